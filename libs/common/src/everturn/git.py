@@ -59,6 +59,10 @@ _LIMITED: Final = 'ulimit -c 0; ulimit -f "$1"; ulimit -t "$2"; ulimit -v "$3"; 
 """Limits of one file, of time and of memory, which everything that git starts inherits."""
 
 
+Kind = Literal["file", "link", "submodule", "folder"]
+_KINDS: Final[Mapping[str, Kind]] = {"120000": "link", "160000": "submodule", "040000": "folder"}
+
+
 class RepositoryRefused(Invalid):
     """The repository can't be used: a sentence for its author and the operator."""
 
@@ -189,7 +193,7 @@ class TreeEntry:
     """`path` is as the repository has it: in a hostile one, bytes that are not UTF-8 are surrogates, and a part can be
     `..`."""
 
-    kind: Literal["file", "link", "submodule"]
+    kind: Kind
     path: str
     size: int
     digest: str
@@ -207,6 +211,12 @@ class GitCommit:
         """What is below these folders, or in the whole commit: read it in a thread, and only as far as needed. Raises
         RepositoryRefused, GitUnavailable."""
         command = ["ls-tree", "-r", "-z", "--long", "--full-tree", self._commit, "--", *folders]
+        return _read_entries(await self._folder.run(command, output_bytes=MAX_LISTING_BYTES))
+
+    async def list_folder(self, folder: str = "") -> Iterator[TreeEntry]:
+        """What is directly in a folder, or at the top; nothing if there is no such folder. Raises as `list_entries`."""
+        below = [f"{folder}/"] if folder else []
+        command = ["ls-tree", "-z", "--long", "--full-tree", self._commit, "--", *below]
         return _read_entries(await self._folder.run(command, output_bytes=MAX_LISTING_BYTES))
 
     async def read(self, entry: TreeEntry) -> bytes:
@@ -242,10 +252,8 @@ def _read_entries(listed: bytes) -> Iterator[TreeEntry]:
         head, _, name = entry.partition(b"\t")
         mode, _, digest, size = head.decode().split()
         path = name.decode("utf-8", errors="surrogateescape")
-        if mode == "160000":
-            yield TreeEntry("submodule", path, 0, digest)
-        else:
-            yield TreeEntry("link" if mode == "120000" else "file", path, int(size), digest)
+        kind: Kind = _KINDS.get(mode, "file")
+        yield TreeEntry(kind, path, int(size) if size.isdecimal() else 0, digest)
 
 
 async def _exchange(process: Process, given: AsyncGenerator[bytes] | None, limit: int) -> bytes:

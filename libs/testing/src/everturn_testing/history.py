@@ -4,7 +4,15 @@ from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.files.model import WHITEOUT_MIME, Artifact, ArtifactKind
-from everturn.history.model import TurnChanges, build_changes, build_subject, check_changes
+from everturn.history.model import (
+    IMPORTED,
+    Origin,
+    TurnChanges,
+    build_changes,
+    build_subject,
+    check_changes,
+    read_origin,
+)
 from everturn_testing.in_memory_platform import MemoryPlatform
 
 
@@ -29,6 +37,14 @@ class MemoryWorkspaceChanges:
                 subject = build_subject(turn.request.text)
                 found.append(TurnChanges(turn.id, turn.created_at, subject, build_changes(changed)))
         return tuple(found)
+
+    async def load_origin(self, principal: Principal, conversation_id: ConversationId) -> Origin | None:
+        try:
+            rows = self._platform.conversation(principal, conversation_id).artifacts
+        except NotFound:
+            return None
+        files = (row.description for row in rows if row.kind is ArtifactKind.FILE)
+        return next((read_origin(each) for each in files if each.startswith(IMPORTED)), None)
 
     def _counts(self, row: Artifact) -> bool:
         is_removed = row.removed and row.mime != WHITEOUT_MIME

@@ -5,7 +5,7 @@ from dataclasses import replace
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.refs import file_ref
 from everturn.files.model import WHITEOUT_MIME, Artifact
-from everturn.history.model import WorkspaceChanges
+from everturn.history.model import Origin, WorkspaceChanges
 from everturn_testing.files.artifacts_contract import build_row
 from everturn_testing.turns.harness import ANN, STRANGERS, Harness, closing, commit, think
 
@@ -65,6 +65,20 @@ class WorkspaceChangesContract:
         (turn,) = await changes.load(ANN, conversation_id)
 
         assert [(each.path, each.artifact is None) for each in turn.changes] == [("again", False), ("kept", False)]
+
+    async def test_the_first_imported_file_names_the_origin(self, changes: WorkspaceChanges, harness: Harness) -> None:
+        conversation_id, turn_id = await run_turn(harness, "Write.", "a")
+        assert await changes.load_origin(ANN, conversation_id) is None
+        first, second = Origin("https://example.com/a.git", "a" * 40), Origin("https://example.com/a.git", "b" * 40)
+        claim = await harness.claim((await harness.say("Import.", conversation_id)).conversation_id)
+        for n, origin in enumerate((first, second)):
+            row = build_file(harness, turn_id, f"file{n}").model_copy(update={"description": origin.mark})
+            written = think(claim, "a") if not n else think(claim, "b", after=think(claim, "a"))
+            await harness.timelines.commit(claim.lease, replace(commit(claim, written), artifacts=(row,)))
+
+        assert await changes.load_origin(ANN, conversation_id) == first
+        for stranger in STRANGERS:
+            assert await changes.load_origin(stranger, conversation_id) is None
 
     async def test_nobody_else_sees_changes(self, changes: WorkspaceChanges, harness: Harness) -> None:
         conversation_id, _ = await run_turn(harness, "Write.", "a")

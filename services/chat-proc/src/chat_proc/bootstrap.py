@@ -64,7 +64,7 @@ from chat_proc.tools.web.client import AddressGuard
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
-from chat_proc.tools.workspace.history import ProjectPorts
+from chat_proc.tools.workspace.history import open_projects
 from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.bundle_operations import OperationRunner
 from chat_proc.worker.heartbeat import Heartbeat
@@ -98,7 +98,6 @@ from everturn.files.objects import Objects
 from everturn.files.opening import open_objects
 from everturn.files.postgres import PostgresArtifacts
 from everturn.history.postgres import PostgresWorkspaceChanges
-from everturn.history.repository import open_histories
 from everturn.knowledge.postgres_collections import PostgresCollections
 from everturn.knowledge.postgres_store import PostgresKnowledgeStore
 from everturn.lifecycle.orphans import SweepParts
@@ -263,7 +262,7 @@ async def open_bundles(
             CollectionReader(PostgresCollections(database), store, embedder) if settings.collections == "on" else None,
             open_receipts(settings, opened),
             detached,
-            ProjectPorts(changes, await stack.enter_async_context(open_histories(changes, objects))),
+            await stack.enter_async_context(open_projects(changes, objects, settings.git_rules)),
         )
         sandbox = opened.sandbox.with_tracing(drivers.tracing) if isinstance(opened, OpenedSandbox) else opened
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None

@@ -30,7 +30,7 @@ from everturn.git import (
 )
 
 RESOLVE_S = 30.0
-_FETCHED = "refs/everturn/fetched"
+_FETCHED = "refs/everturn/fetched/"
 _FOLDERS = "file:"
 _DEFAULT_USER = "x-access-token"
 """The name that goes with a token where the host accepts any."""
@@ -200,22 +200,50 @@ def _read_pairs(listed: bytes) -> Sequence[tuple[str, str]]:
 async def fetch_commit(repository: Repository, commit: str, rules: GitRules) -> AsyncGenerator[GitCommit]:
     """Fetch `commit`, which `resolve_commit` found, without its history. Raises RepositoryRefused, BadSecrets, and
     GitUnavailable, also if the ref has moved on."""
-    url, ref = repository.url, repository.ref or "HEAD"
-    rules.check(url)
-    token = await rules.load_token(repository)
+    rules.check(repository.url)
     async with open_git_folder(rules.limits) as folder:
         await folder.init()
-        fetch = ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
-        fetch += ["--", url, f"+{ref}:{_FETCHED}"]
-        await _ask_host(folder, fetch, token, limit_s=rules.fetch_s)
-        fetched = await folder.run(["rev-parse", "--verify", f"{_FETCHED}^{{commit}}"])
-        if fetched.decode().strip() != commit:
-            raise GitUnavailable(f"{ref} of {url} has changed during the fetch.")
+        await fetch_into(folder, repository, commit, rules)
         found = GitCommit(folder, commit)
         try:
             yield found
         finally:
             await found.close()
+
+
+async def fetch_into(folder: GitFolder, repository: Repository, commit: str, rules: GitRules) -> None:
+    """Fetch `commit` of the repository's ref without its history. Raises RepositoryRefused, BadSecrets, and
+    GitUnavailable, also if the ref has moved on."""
+    url, ref = repository.url, repository.ref or "HEAD"
+    rules.check(url)
+    token = await rules.load_token(repository)
+    fetch = ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
+    fetched_ref = f"{_FETCHED}{commit}"
+    fetch += ["--", url, f"+{ref}:{fetched_ref}"]
+    await _ask_host(folder, fetch, token, limit_s=rules.fetch_s)
+    fetched = await folder.run(["rev-parse", "--verify", f"{fetched_ref}^{{commit}}"])
+    if fetched.decode().strip() != commit:
+        raise GitUnavailable(f"{ref} of {url} has changed during the fetch.")
+
+
+async def find_branch(repository: Repository, branch: str, rules: GitRules) -> str | None:
+    """The commit of a branch; None if there is no such branch. Raises RepositoryRefused, BadSecrets, GitUnavailable."""
+    rules.check(repository.url)
+    token = await rules.load_token(repository)
+    async with open_git_folder(rules.limits) as folder:
+        command = ["ls-remote", "--quiet", "--heads", "--", repository.url, f"refs/heads/{branch}"]
+        listed = await _ask_host(folder, command, token, limit_s=rules.resolve_s)
+    return dict(_read_pairs(listed)).get(f"refs/heads/{branch}")
+
+
+async def push(folder: GitFolder, repository: Repository, commit: str, branch: str, rules: GitRules) -> None:
+    """Make `commit` the newest one of a branch, which it must continue. Raises RepositoryRefused, BadSecrets, and
+    GitUnavailable."""
+    rules.check(repository.url)
+    token = await rules.load_token(repository)
+    command = ["push", "--quiet", "--no-verify", "--no-follow-tags", "--no-recurse-submodules"]
+    command += ["--", repository.url, f"{commit}:refs/heads/{branch}"]
+    await _ask_host(folder, command, token, limit_s=rules.fetch_s)
 
 
 async def _ask_host(folder: GitFolder, command: Sequence[str], token: str, *, limit_s: float) -> bytes:

@@ -138,7 +138,8 @@ class KitOpener:
                     profiles=profiles,
                     off=manifest.builtin_tools.off,
                     knowledge=knowledge,
-                    workspace=manifest.workspace.mode,
+                    workspace=manifest.workspace,
+                    bundle_id=bundle.id,
                 )
                 kit = build_kit(
                     self.settings,
@@ -249,9 +250,9 @@ def choose_profile(name: str | None, offered: Profiles | None) -> Profiles | Non
 
 
 def without_git_tokens(secrets: Mapping[str, str], manifest: Manifest, table: BundleTable | None) -> Mapping[str, str]:
-    """The secrets that the bundle's code and MCP servers can have. A token with which git fetches the bundle or its
-    knowledge may open other repositories too, so only git gets it."""
-    tokens = [space.token for space in manifest.knowledge]
+    """The secrets that the bundle's code and MCP servers can have. A token with which git fetches the bundle, its
+    knowledge or its project may open other repositories too, so only git gets it."""
+    tokens = [manifest.workspace.token, *(space.token for space in manifest.knowledge)]
     if table is not None:
         tokens.append(table.token)
     return {name: value for name, value in secrets.items() if f"b:{name}" not in tokens}

@@ -1,22 +1,28 @@
 """Turns whose workspace has a git history: each continues the project, reads its history, and deletes its files."""
 
 import json
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
+from helpers.git_sources import GitSource
 from turn_harness.checks import check_conversation
-from turn_harness.harness import Bench
+from turn_harness.harness import ANN, Bench
 from turn_harness.programs import build_parts
 from turn_harness.replies import answer, call
 
 from chat_proc.attachments.reader import AttachmentReader
+from chat_proc.bundles.manifest import WorkspaceSection
+from chat_proc.git import GitRules
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.tools.offered import ToolPorts, offer_tools
-from chat_proc.tools.workspace.history import ProjectPorts
+from chat_proc.tools.workspace.history import ProjectPorts, open_projects
 from everturn.core.ids import TurnId
-from everturn.history.repository import GitHistories, open_histories
-from everturn.timeline.blocks import ToolResultBody
+from everturn.timeline.blocks import ApprovalRequestBody, Body, ToolResultBody
+from everturn.timeline.turns import SignalKind, TurnStatus
+from everturn.turns.inbox import IncomingSignal
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.history import MemoryWorkspaceChanges
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
@@ -26,24 +32,26 @@ APP = "def total(values):\n    return sum(values)\n"
 FIXED = APP.replace("sum(values)", "sum(values or [])")
 
 
+_Body = TypeVar("_Body", bound=Body)
+
+
 class Desk:
     """A conversation whose turns make calls."""
 
-    def __init__(self, histories: GitHistories, bench: Bench) -> None:
+    def __init__(self, projects: ProjectPorts, workspace: WorkspaceSection, bench: Bench) -> None:
         self.bench = bench
         self.turn_id = TurnId("")
         """Of the last turn."""
-        changes = MemoryWorkspaceChanges(bench.platform)
         ports = ToolPorts(
             bench.objects,
             AttachmentReader(bench.objects),
             MemoryArtifacts(bench.platform),
             MemoryConversationReader(bench.platform),
             MemoryTimelines(bench.platform),
-            projects=ProjectPorts(changes, histories),
+            projects=projects,
         )
         sandbox = SandboxUnavailable("none here")
-        bench.registry = offer_tools(ports, sandbox, build_parts(), workspace="git").registry
+        bench.registry = offer_tools(ports, sandbox, build_parts(), workspace=workspace, bundle_id="coder").registry
 
     async def turn(self, text: str, *calls: tuple[str, dict[str, Any]]) -> list[ToolResultBody]:
         """A turn that makes these calls, and their results."""
@@ -52,19 +60,34 @@ class Desk:
         self.turn_id = self.bench.turn_rows[-1].id
         before = len(self.bench.blocks)
         await self.bench.work()
+        while self.bench.turn_rows[-1].status is TurnStatus.WAITING:
+            asked = self._list(ApprovalRequestBody, before)[-1]
+            signal = IncomingSignal(self.bench.ids.signal(), SignalKind.APPROVE, "", approval_id=asked.approval_id)
+            await self.bench.inbox.accept_signal(ANN, self.bench.conversation_id, signal, None)
+            await self.bench.work()
         await check_conversation(self.bench)
-        return [block.body for block in self.bench.blocks[before:] if isinstance(block.body, ToolResultBody)]
+        return self._list(ToolResultBody, before)
+
+    def _list(self, kind: type[_Body], first: int) -> list[_Body]:
+        return [block.body for block in self.bench.blocks[first:] if isinstance(block.body, kind)]
 
 
 def write(path: str, text: str) -> tuple[str, dict[str, Any]]:
     return "react.write", {"path": f"files/{path}", "channel": "internal", "content": text}
 
 
+@asynccontextmanager
+async def open_desk(workspace: WorkspaceSection) -> AsyncGenerator[Desk]:
+    bench = Bench()
+    changes = MemoryWorkspaceChanges(bench.platform)
+    async with open_projects(changes, bench.objects, GitRules(folders=True)) as projects:
+        yield Desk(projects, workspace, bench)
+
+
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    bench = Bench()
-    async with open_histories(MemoryWorkspaceChanges(bench.platform), bench.objects) as histories:
-        yield Desk(histories, bench)
+    async with open_desk(WorkspaceSection(mode="git")) as desk:
+        yield desk
 
 
 async def test_a_turn_continues_the_whole_project(desk: Desk) -> None:
@@ -183,3 +206,141 @@ async def test_bad_calls_are_explained(desk: Desk, tool: str, params: dict[str, 
     await desk.turn("Try.", (tool, params))
 
     assert why in str(desk.bench.model.requests[-1])
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> GitSource:
+    """A repository with a program, a link, a submodule, and files that nobody imports."""
+    source = GitSource(tmp_path / "source")
+    source.write("src/app.py", APP)
+    source.write("src/run.sh", "#!/bin/sh\n")
+    (source.folder / "src/run.sh").chmod(0o755)
+    source.write("docs/old.md", "# Old\n")
+    source.write("big.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    source.write("other.txt", "not imported\n")
+    (source.folder / "src/link").symlink_to("/etc/passwd")
+    source.git("add", "--all")
+    source.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},src/module")
+    source.commit_index()
+    return source
+
+
+@pytest.fixture
+async def outside(source: GitSource) -> AsyncIterator[Desk]:
+    async with open_desk(WorkspaceSection(mode="git", repository=source.url, publish=True)) as desk:
+        yield desk
+
+
+async def test_files_of_a_repository_are_imported(outside: Desk, source: GitSource) -> None:
+    top, folder, imported, read = await outside.turn(
+        "Begin.",
+        ("git.browse", {}),
+        ("git.browse", {"folder": "src"}),
+        ("git.import", {"paths": ["src/", "big.bin"]}),
+        ("git.diff", {}),
+    )
+
+    assert json.loads(top.text)["entries"] == ["big.bin", "docs/", "other.txt", "src/"]
+    assert json.loads(folder.text)["entries"] == ["app.py", "link (link)", "module (submodule)", "run.sh"]
+    assert json.loads(imported.text) == {
+        "repository": source.url,
+        "commit": source.git("rev-parse", "HEAD")[:12],
+        "imported": 3,
+        "files": ["big.bin", "src/app.py", "src/run.sh"],
+        "skipped": [
+            "'src/link': a link, which a workspace can't have",
+            "'src/module': a submodule, which a workspace can't have",
+            "big.bin: only the pointer of Git LFS; its content is not part of the repository",
+        ],
+    }
+    assert "+def total(values):" in read.text
+
+
+async def test_a_project_stays_at_the_commit_with_which_it_began(outside: Desk, source: GitSource) -> None:
+    await outside.turn("Begin.", ("git.import", {"paths": ["src/app.py"]}))
+    source.write("docs/old.md", "# New\n")
+    source.commit()
+
+    (imported,) = await outside.turn("Go on.", ("git.import", {"paths": ["docs/"]}))
+
+    assert json.loads(imported.text)["files"] == ["docs/old.md"]
+    (read,) = await outside.turn("Read.", ("react.read", {"paths": [f"fi:{outside.turn_id}.files/docs/old.md"]}))
+    assert "# Old" in read.text
+
+
+async def test_a_project_is_published_as_a_branch(outside: Desk, source: GitSource) -> None:
+    base = source.git("rev-parse", "HEAD")
+    await outside.turn("Begin.", ("git.import", {"paths": ["src/", "docs/"]}))
+    first = outside.turn_id
+    *_, published = await outside.turn(
+        "Fix it.",
+        ("react.checkout", {"paths": [f"fi:{first}.files/"]}),
+        write("src/app.py", FIXED),
+        ("git.remove", {"paths": ["docs/old.md"]}),
+        ("git.publish", {"branch": "fix", "message": "Fix the totals\n\nNone counts as empty."}),
+    )
+
+    branch = "everturn/fix"
+    assert json.loads(published.text)["published"]["branch"] == branch
+    assert source.git("rev-parse", f"{branch}~1") == base
+    assert source.git("log", "-1", "--format=%s", branch) == "Fix the totals"
+    assert source.git("diff", "--name-status", base, branch) == "D\tdocs/old.md\nM\tsrc/app.py"
+    assert source.git("show", f"{branch}:src/app.py") == FIXED.strip()
+    assert source.git("ls-tree", branch, "src/run.sh").startswith("100755")
+
+
+async def test_publishing_again_adds_a_commit(outside: Desk, source: GitSource) -> None:
+    publish = ("git.publish", {"branch": "fix", "message": "Change"})
+    await outside.turn("Begin.", ("git.import", {"paths": ["src/"]}), write("src/app.py", FIXED), publish)
+    first = source.git("rev-parse", "everturn/fix")
+
+    again, _, more = await outside.turn("More.", publish, write("src/new.py", "1\n"), publish)
+
+    assert "There is nothing to publish" in again.text and more.status == "ok"
+    assert source.git("rev-parse", "everturn/fix~1") == first
+    assert source.git("show", "everturn/fix:src/new.py") == "1"
+
+
+async def test_nothing_of_others_is_overwritten(outside: Desk, source: GitSource) -> None:
+    publish = ("git.publish", {"branch": "fix", "message": "Change"})
+    source.git("branch", "everturn/fix")
+    (early,) = await outside.turn("Early.", publish)
+    results = await outside.turn("Begin.", ("git.import", {"paths": ["src/"]}), write("src/app.py", FIXED), publish)
+
+    assert "no files of the repository yet" in early.text
+    assert "is not one that this conversation has published. Choose another branch." in results[-1].text
+    assert source.git("rev-parse", "everturn/fix") == source.git("rev-parse", "main")
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "why"),
+    [
+        ("git.browse", {"folder": "none"}, "The repository has no folder 'none'."),
+        ("git.import", {"paths": ["none", "src"]}, "Nothing was imported: The repository has no none."),
+        ("git.publish", {"branch": "main --force", "message": "x"}, "pattern"),
+        ("git.publish", {"branch": "../main", "message": "x"}, "pattern"),
+    ],
+)
+async def test_bad_calls_for_a_repository_are_explained(
+    outside: Desk, tool: str, params: dict[str, Any], why: str
+) -> None:
+    await outside.turn("Try.", (tool, params))
+
+    assert why in str(outside.bench.model.requests[-1])
+
+
+async def test_a_host_that_is_not_allowed_is_named(tmp_path: Path) -> None:
+    async with open_desk(WorkspaceSection(mode="git", repository="https://example.com/a.git")) as desk:
+        (refused,) = await desk.turn("Try.", ("git.import", {"paths": ["src"]}))
+
+    assert "The host of https://example.com/a.git is not allowed." in refused.text
+
+
+async def test_too_many_files_are_refused(outside: Desk, source: GitSource) -> None:
+    for n in range(501):
+        source.write(f"many/{n}", "x")
+    source.commit()
+
+    (refused,) = await outside.turn("Try.", ("git.import", {"paths": ["many"]}))
+
+    assert refused.text == "Nothing was imported: They are more than 500 files or 256 MiB. Import smaller folders."

@@ -1,10 +1,11 @@
 """What each turn changed in the workspace of a conversation: the truth from which its git history is built."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
@@ -14,6 +15,8 @@ from everturn.files.model import Artifact, find_inner_path
 MAX_CHANGES = 20_000
 """Of one conversation. Building them all for the first time takes about a minute."""
 MAX_SUBJECT_CHARS = 72
+IMPORTED: Final = "Imported from "
+_ORIGIN: Final = re.compile(rf"{IMPORTED}(\S+) at ([0-9a-f]{{40,64}})")
 _UNNAMED = "Change files"
 
 
@@ -42,6 +45,19 @@ class TurnChanges:
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The commit of an outside repository with which a project began."""
+
+    url: str
+    commit: str
+
+    @property
+    def mark(self) -> str:
+        """The description of a file that was imported from it."""
+        return f"{IMPORTED}{self.url} at {self.commit}"
+
+
 class WorkspaceChanges(Protocol):
     """The changes of a conversation's turns. Raises Unavailable."""
 
@@ -51,6 +67,10 @@ class WorkspaceChanges(Protocol):
 
         Raises Invalid if there are more than MAX_CHANGES.
         """
+        ...
+
+    async def load_origin(self, principal: Principal, conversation_id: ConversationId) -> Origin | None:
+        """Where the first file that was imported comes from, also if it was changed or deleted since."""
         ...
 
 
@@ -75,3 +95,9 @@ def build_changes(newest: Iterable[Artifact]) -> tuple[FileChange, ...]:
 def sort_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
     """In the order of a history: deletions first, so that a folder can take the name of a file."""
     return tuple(sorted(changes, key=lambda change: (change.artifact is not None, change.path)))
+
+
+def read_origin(description: str) -> Origin | None:
+    """The origin in the description of a file."""
+    found = _ORIGIN.fullmatch(description)
+    return Origin(found[1], found[2]) if found else None

@@ -9,7 +9,16 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.files.model import WHITEOUT_MIME
 from everturn.files.postgres import read_artifact
-from everturn.history.model import MAX_CHANGES, TurnChanges, build_changes, build_subject, check_changes
+from everturn.history.model import (
+    IMPORTED,
+    MAX_CHANGES,
+    Origin,
+    TurnChanges,
+    build_changes,
+    build_subject,
+    check_changes,
+    read_origin,
+)
 from everturn.postgres.pool import Database, Row
 from everturn.turns.postgres_rows import read_request
 
@@ -21,6 +30,10 @@ SELECT t.ordinal, n.* FROM (
         ORDER BY turn_id DESC, ref COLLATE "C", created_at DESC, id DESC) AS n
   JOIN turn t ON t.id = n.turn_id AND t.status IN ('completed', 'failed', 'cancelled')
  WHERE n.revoked_at IS NULL AND (NOT n.removed OR n.mime = $2) ORDER BY t.ordinal LIMIT $3
+"""
+_IMPORTED = """
+SELECT description FROM artifact
+ WHERE conversation_id = $1 AND kind = 'file' AND starts_with(description, $2) ORDER BY created_at, id LIMIT 1
 """
 _TURNS = "SELECT id, created_at, request FROM turn WHERE id = ANY($1)"
 
@@ -38,6 +51,11 @@ class PostgresWorkspaceChanges:
             turns = await transaction.fetch(_TURNS, list({row["turn_id"] for row in rows}))
         found = {row["id"]: row for row in turns}
         return await asyncio.to_thread(_build, rows, found)
+
+    async def load_origin(self, principal: Principal, conversation_id: ConversationId) -> Origin | None:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            description = await transaction.fetchval(_IMPORTED, conversation_id, IMPORTED)
+        return None if description is None else read_origin(description)
 
 
 def _build(rows: Sequence[Row], turns: Mapping[str, Row]) -> tuple[TurnChanges, ...]:

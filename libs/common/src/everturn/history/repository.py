@@ -17,6 +17,7 @@ from everturn.core.errors import Invalid, NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.kept_folders import KeptFolders, open_root
+from everturn.files.model import Artifact
 from everturn.files.objects import Objects
 from everturn.git import GitCommit, GitFolder, GitLimits, RepositoryRefused
 from everturn.history.model import TurnChanges, WorkspaceChanges
@@ -194,22 +195,38 @@ class GitHistories:
             changes = [change for change in turn.changes if is_possible_path(change.path)]
             for mark, change in enumerate(changes, start=1):
                 if change.artifact is not None:
-                    yield f"blob\nmark :{mark}\ndata {change.artifact.size}\n".encode()
-                    async with aclosing(self._objects.load_stream(change.artifact.object_key)) as chunks:
-                        async for chunk in chunks:
-                            yield chunk
-                    yield b"\n"
-            message = turn.subject.encode()
-            time_s = int(turn.accepted_at.timestamp())
-            yield f"commit {ref}\nauthor {AUTHOR} {time_s} +0000\ncommitter {AUTHOR} {time_s} +0000\n".encode()
-            yield b"data %d\n%b\n" % (len(message), message)
+                    async for chunk in write_blob(self._objects, change.artifact, mark):
+                        yield chunk
+            yield write_commit_head(ref, turn.subject, int(turn.accepted_at.timestamp()))
             if after:
                 yield f"from {after}\n".encode()
             after = ""  # The next one's parent is this one.
             for mark, change in enumerate(changes, start=1):
-                path = change.path.replace("\\", "\\\\").replace('"', '\\"')
-                yield (f'D "{path}"\n' if change.artifact is None else f'M 100644 :{mark} "{path}"\n').encode()
+                path = write_path(change.path)
+                yield (f"D {path}\n" if change.artifact is None else f"M 100644 :{mark} {path}\n").encode()
             yield b"\n"
+
+
+async def write_blob(objects: Objects, artifact: Artifact, mark: int) -> AsyncGenerator[bytes]:
+    """A file in a stream of git fast-import. Raises Unavailable."""
+    yield f"blob\nmark :{mark}\ndata {artifact.size}\n".encode()
+    async with aclosing(objects.load_stream(artifact.object_key)) as chunks:
+        async for chunk in chunks:
+            yield chunk
+    yield b"\n"
+
+
+def write_commit_head(ref: str, message: str, time_s: int) -> bytes:
+    """The beginning of a commit in a stream of git fast-import: what its parent and files are follows."""
+    data = message.encode()
+    head = f"commit {ref}\nauthor {AUTHOR} {time_s} +0000\ncommitter {AUTHOR} {time_s} +0000\ndata {len(data)}\n"
+    return head.encode() + data + b"\n"
+
+
+def write_path(path: str) -> str:
+    """A path in a stream of git fast-import."""
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _have_one_beginning(turns: Sequence[TurnChanges], commits: Sequence[TurnCommit]) -> bool:

@@ -32,7 +32,7 @@ from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.resolver import NameResolver
-from chat_proc.tools.workspace.history import ProjectPorts
+from chat_proc.tools.workspace.history import open_projects
 from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.ringing import Ringer
 from chat_proc.worker.runner import RunnerDependencies, TurnRunner
@@ -44,7 +44,6 @@ from everturn.core.ids import RandomIds
 from everturn.core.logging import Redactor
 from everturn.core.retry import RetryPolicy
 from everturn.files.objects import Objects
-from everturn.history.repository import open_histories
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
@@ -166,7 +165,7 @@ async def open_stage(
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, 1.0)
         changes = MemoryWorkspaceChanges(platform)
-        projects = ProjectPorts(changes, await stack.enter_async_context(open_histories(changes, objects)))
+        projects = await stack.enter_async_context(open_projects(changes, objects, settings.git_rules))
         ports = ToolPorts(
             objects,
             attachments,

@@ -9,11 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.bundles.policy import BuiltinToolsSection, PolicyRule
 from chat_proc.catalog.mcp_servers import MAX_SERVERS, McpServer, McpServers
+from chat_proc.git import GitRef, RepositoryUrl, TokenReference
 from chat_proc.knowledge.config import KnowledgeSpaces
 from chat_proc.skills.reader import MAX_SPECS, SkillSpec
 from everturn.bundles.registry import BUILT_IN
@@ -168,9 +178,23 @@ class TurnBudget(Section):
 
 
 class WorkspaceSection(Section):
-    """`workspace`: with the mode `git`, the files of each turn continue those of the turns before, as commits."""
+    """`workspace`: with the mode `git`, the files of each turn continue those of the turns before, as commits. Then a
+    project can begin with files of a `repository`, at the branch, tag or commit `ref`; with `publish`, turns can push
+    it to a new branch there, after a person's approval. `token` names the secret that the repository needs."""
 
     mode: WorkspaceMode = "custom"
+    repository: RepositoryUrl = ""
+    ref: GitRef = ""
+    token: TokenReference = ""
+    publish: bool = False
+
+    @model_validator(mode="after")
+    def check_repository(self) -> "WorkspaceSection":
+        if self.mode != "git" and self.repository:
+            raise ValueError('Only a workspace with the mode "git" can have a repository')
+        if not self.repository and (self.ref or self.token or self.publish):
+            raise ValueError("There is no repository for ref, token and publish")
+        return self
 
 
 class BundleProps(Section):

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from chat_proc.attachments.reader import AttachmentReader
-from chat_proc.bundles.manifest import WorkspaceMode
+from chat_proc.bundles.manifest import WorkspaceSection
 from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
+from chat_proc.git import Repository
 from chat_proc.knowledge.collections import CollectionReader
 from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
@@ -24,10 +25,12 @@ from chat_proc.tools.knowledge.search_knowledge import SearchKnowledgeTool
 from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.checkout import CheckoutTool, PullTool
 from chat_proc.tools.workspace.history import ProjectPorts, build_history_tools
+from chat_proc.tools.workspace.outside import build_outside_tools
 from chat_proc.tools.workspace.patch import PatchTool
 from chat_proc.tools.workspace.search import RgTool, SearchFilesTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.workspace.loading import WorkspaceHistory
+from chat_proc.workspace.outside import OutsideRepository
 from chat_proc.workspace.project import ProjectArtifacts
 from everturn.core.errors import Invalid
 from everturn.execution.messages import Posture
@@ -41,8 +44,11 @@ BUILTIN_TOOLS: Final = frozenset(
         "ctx_tools.fetch_ctx",
         "exec_tools.execute_code_python",
         "git.blame",
+        "git.browse",
         "git.diff",
+        "git.import",
         "git.log",
+        "git.publish",
         "git.remove",
         "io_tools.list_files",
         "io_tools.read_file",
@@ -67,6 +73,7 @@ BUILTIN_TOOLS: Final = frozenset(
     }
 )
 """All tools of the platform, also those that this worker's settings don't allow."""
+NO_HISTORY: Final = WorkspaceSection()
 NEEDED_TOOLS: Final = frozenset({"react.read", "react.hide"})
 """Tools that no agent can do without: with them it reads long results and makes room."""
 
@@ -104,6 +111,12 @@ class ToolPorts:
     detached: DetachedCalls | None = None
     projects: ProjectPorts | None = None
 
+    def find_projects(self) -> ProjectPorts:
+        """Raises Invalid without them."""
+        if self.projects is None:
+            raise Invalid("Workspaces with a git history can't be used here.")
+        return self.projects
+
 
 def offer_tools(
     ports: ToolPorts,
@@ -114,7 +127,8 @@ def offer_tools(
     profiles: Profiles | None = None,
     off: Collection[str] = (),
     knowledge: KnowledgeReader | None = None,
-    workspace: WorkspaceMode = "custom",
+    workspace: WorkspaceSection = NO_HISTORY,
+    bundle_id: str = "",
 ) -> OfferedTools:
     """All tools that can work here, in prompt order, except those that are `off`; `more` are the operator's and those
     of a bundle.
@@ -122,11 +136,9 @@ def offer_tools(
     `profiles` are those that programs may use, with the default first; None means only the default one. Raises Invalid
     if the workspace can't be of this mode here.
     """
-    artifacts, projects = ports.artifacts, None
-    if workspace == "git":
-        if (projects := ports.projects) is None:
-            raise Invalid("Workspaces with a git history can't be used here.")
-        artifacts = ProjectArtifacts(artifacts, projects.changes)
+    artifacts = ports.artifacts
+    if workspace.mode == "git":
+        artifacts = ProjectArtifacts(artifacts, ports.find_projects().changes)
     history = WorkspaceHistory(artifacts)
     collections = None if SEARCH_COLLECTIONS_TOOL in off else ports.collections
     reading = ReadPorts(artifacts, ports.reader, ports.sources, knowledge, ports.collections)
@@ -136,7 +148,7 @@ def offer_tools(
     if collections is not None:
         reads.append(SearchCollectionsTool(collections))
     more = [tool for tool in more if tool.spec.tool_id not in off]
-    of_project = build_history_tools(projects, history) if projects else ()
+    of_project = _project_tools(ports, history, workspace, bundle_id) if workspace.mode == "git" else ()
     built_in = [*reads, *_workspace_tools(history, ports.objects), *of_project, PlanTool(), HideTool()]
     tools: list[Tool] = [tool for tool in built_in if tool.spec.tool_id not in off]
     tools += [tool for tool in more if tool.spec.in_loop]
@@ -160,6 +172,18 @@ def _workspace_tools(history: WorkspaceHistory, objects: Objects) -> list[Tool]:
         WriteTool(objects),
         PatchTool(history, objects),
     ]
+
+
+def _project_tools(
+    ports: ToolPorts, history: WorkspaceHistory, workspace: WorkspaceSection, bundle_id: str
+) -> Sequence[Tool]:
+    projects = ports.find_projects()
+    tools = build_history_tools(projects, history)
+    if not workspace.repository:
+        return tools
+    repository = Repository(workspace.repository, workspace.ref, workspace.token, bundle_id)
+    outside = OutsideRepository(repository, projects.rules, projects.fetched, ports.objects)
+    return [*tools, *build_outside_tools(projects, outside, history, ports.objects, publish=workspace.publish)]
 
 
 def _io_tools(history: WorkspaceHistory, objects: Objects, reading: ReadPorts) -> list[Tool]:

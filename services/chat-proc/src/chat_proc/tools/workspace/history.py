@@ -1,6 +1,7 @@
 """`git.log`, `git.diff`, `git.blame` and `git.remove`: the history of a workspace whose turns are commits."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files as resources
@@ -9,17 +10,21 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
+from chat_proc.git import GitRules
 from chat_proc.tools.stored_files import build_deletion, load_local
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_PATHS, Workspace, is_workspace_file
 from chat_proc.workspace.naming import find_similar, render_result
+from chat_proc.workspace.outside import MAX_FETCHED, MAX_FETCHED_BYTES
 from chat_proc.workspace.project import load_project
 from everturn.core.errors import Invalid, NotFound
+from everturn.core.kept_folders import KeptFolders, open_root
 from everturn.core.refs import check_path, named_artifact_ref
 from everturn.files.model import find_inner_path
+from everturn.files.objects import Objects
 from everturn.git import GitUnavailable
 from everturn.history.model import FileChange, TurnChanges, WorkspaceChanges, sort_changes
-from everturn.history.repository import GitHistories, GitHistory, TurnCommit
+from everturn.history.repository import GitHistories, GitHistory, TurnCommit, open_histories
 from everturn.timeline.blocks import BlockType, CheckoutBody
 from everturn.turns.model import Effect
 
@@ -47,10 +52,21 @@ Path = Annotated[str, AfterValidator(_strip)]
 
 @dataclass(frozen=True, slots=True)
 class ProjectPorts:
-    """The changes of turns, and the repositories that are built from them."""
+    """The changes of turns, the repositories that are built from them, and those that were fetched from outside, by
+    address and commit. `rules` say which may be fetched."""
 
     changes: WorkspaceChanges
     histories: GitHistories
+    fetched: KeptFolders[tuple[str, str], str]
+    rules: GitRules = GitRules()  # noqa: RUF009 - a frozen value
+
+
+@asynccontextmanager
+async def open_projects(changes: WorkspaceChanges, objects: Objects, rules: GitRules) -> AsyncGenerator[ProjectPorts]:
+    """The ports over folders of temporary files of this process."""
+    async with open_histories(changes, objects) as histories, open_root("everturn-fetched-") as root:
+        fetched = KeptFolders[tuple[str, str], str](root, max_kept=MAX_FETCHED, max_bytes=MAX_FETCHED_BYTES)
+        yield ProjectPorts(changes, histories, fetched, rules)
 
 
 class LogParams(BaseModel):
