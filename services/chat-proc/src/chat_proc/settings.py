@@ -271,8 +271,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
     git_hosts: str = Field(
         default="github.com,gitlab.com,codeberg.org,bitbucket.org",
         validation_alias="GIT_HOSTS",
-        description="Hosts from which bundles and their knowledge are fetched with git: host or host:port, separated "
-        "by commas. file: allows repositories on the worker's machine.",
+        description="Hosts from which bundles, their knowledge and their projects are fetched with git: host or "
+        "host:port, separated by commas. file: allows repositories on the worker's machine.",
     )
     metrics_listen: str = Field(
         default="", pattern=ADDRESS_PATTERN, validation_alias=METRICS_LISTEN, description=METRICS_LISTEN_MEANING

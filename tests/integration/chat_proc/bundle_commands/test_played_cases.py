@@ -148,6 +148,36 @@ def test_a_case_goes_through_all_that_an_agent_has(tmp_path: Path, capsys: pytes
     assert printed.startswith("ok  test  ")
 
 
+PROJECT = """
+[[turn]]
+user = "Write it."
+model = [
+    { calls = [{ tool = "react.write", args = { path = "files/a.py", content = "1", channel = "internal" } }] },
+    "Done.",
+]
+
+[[turn]]
+user = "Delete it."
+model = [
+    { calls = [{ tool = "git.log" }, { tool = "git.remove", args = { paths = ["a.py"] } }] },
+    { calls = ["git.diff"] },
+    "Done.",
+]
+
+[turn.expect]
+calls = [{ tool = "git.log", result_contains = "Write it." }, { tool = "git.diff", result_contains = "deleted file" }]
+"""
+
+
+def test_the_turns_of_a_case_continue_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = 'id = "coder"\n[workspace]\nmode = "git"\n'
+    write(tmp_path, {"bundle.toml": manifest, "tests/project.toml": PROJECT})
+
+    status, printed = play(tmp_path, capsys)
+
+    assert status == 0, printed
+
+
 def test_the_example_of_a_new_bundle_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, printed = play(save_new("shop", tmp_path), capsys, "-k", "hel", "--json")
 

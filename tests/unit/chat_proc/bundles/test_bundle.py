@@ -106,6 +106,18 @@ def test_an_id_and_instructions_are_enough(tmp_path: Path) -> None:
             'id = "a"\n[[tools]]\nref = "a.py"\nalias = "a"\n[tools.tools.f]\nefect = "pure"',
             "bundle.toml, line 6: tools 1.tools.f.efect: Unknown key. Perhaps you mean effect.",
         ),
+        (
+            'id = "a"\n[workspace]\nrepository = "https://example.com/a.git"',
+            'bundle.toml, line 2: workspace: Only a workspace with the mode "git" can have a repository.',
+        ),
+        (
+            'id = "a"\n[workspace]\nmode = "git"\npublish = true',
+            "bundle.toml, line 2: workspace: There is no repository for ref, token and publish.",
+        ),
+        (
+            'id = "a"\n[workspace]\nmode = "git"\nrepository = "http://example.com/a.git"',
+            "bundle.toml, line 4: workspace.repository: must be the https:// address of a git repository",
+        ),
         ('id = "a"\nreact.codecs = 3', "bundle.toml, line 2: react.codecs: Unknown key."),
         (
             'id = "a"\n[models]\ndecider = "x:y"',
