@@ -44,7 +44,8 @@ class WorkspaceChangesContract:
     ) -> None:
         conversation_id, first = await run_turn(harness, "Write both.\nThen say so.", "b", "a/x")
         await run_turn(harness, "Only talk.", conversation_id=conversation_id)
-        _, third = await run_turn(harness, "", "b", "-a/x", "a", conversation_id=conversation_id)
+        long = 'Say "\u00e9\\" \x01\n' + "\U0001f600" * 5_000
+        _, third = await run_turn(harness, long, "b", "-a/x", "a", conversation_id=conversation_id)
         await run_turn(harness, "Not ended.", "late", conversation_id=conversation_id, ends=False)
 
         found = await changes.load(ANN, conversation_id)
@@ -55,9 +56,20 @@ class WorkspaceChangesContract:
         ]
         assert shown == [
             (first, "Write both.", [("a/x", False), ("b", False)]),
-            (third, "Change files", [("a/x", True), ("a", False), ("b", False)]),
+            (third, 'Say "\u00e9\\"', [("a/x", True), ("a", False), ("b", False)]),
         ]
         assert found[0].accepted_at <= found[1].accepted_at
+
+    async def test_a_turn_without_printable_text_has_a_subject_too(
+        self, changes: WorkspaceChanges, harness: Harness
+    ) -> None:
+        conversation_id, _ = await run_turn(harness, "\x02\n \n", "a")
+        await run_turn(harness, "x" * 200, "a", conversation_id=conversation_id)
+
+        assert [turn.subject for turn in await changes.load(ANN, conversation_id)] == [
+            "Change files",
+            f"{'x' * 71}\u2026",
+        ]
 
     async def test_what_a_turn_took_back_is_not_a_change(self, changes: WorkspaceChanges, harness: Harness) -> None:
         conversation_id, _ = await run_turn(harness, "Write.", "kept", "gone", "~gone", "again", "-again", "again")

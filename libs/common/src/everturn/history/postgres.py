@@ -1,6 +1,8 @@
 """The changes of turns in Postgres, from the rows of their files."""
 
 import asyncio
+import json
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -20,7 +22,6 @@ from everturn.history.model import (
     read_origin,
 )
 from everturn.postgres.pool import Database, Row
-from everturn.turns.postgres_rows import read_request
 
 _CHANGES = """
 SELECT t.ordinal, n.* FROM (
@@ -35,7 +36,9 @@ _IMPORTED = """
 SELECT description FROM artifact
  WHERE conversation_id = $1 AND kind = 'file' AND starts_with(description, $2) ORDER BY created_at, id LIMIT 1
 """
-_TURNS = "SELECT id, created_at, request FROM turn WHERE id = ANY($1)"
+# The JSON of the text, and only its beginning: the messages of all turns can be large.
+_TURNS = "SELECT id, created_at, left((request::json -> 'text')::text, 4000) AS text FROM turn WHERE id = ANY($1)"
+_STRING = re.compile(r'"(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*')
 
 
 class PostgresWorkspaceChanges:
@@ -58,12 +61,18 @@ class PostgresWorkspaceChanges:
         return None if description is None else read_origin(description)
 
 
+def _read_beginning(written: str) -> str:
+    """The beginning of a JSON string that was cut."""
+    found = _STRING.match(written)
+    return json.loads(f'{found[0]}"') if found else ""
+
+
 def _build(rows: Sequence[Row], turns: Mapping[str, Row]) -> tuple[TurnChanges, ...]:
     return tuple(
         TurnChanges(
             turn_id,
             turns[turn_id]["created_at"],
-            build_subject(read_request(turns[turn_id]["request"]).text),
+            build_subject(_read_beginning(turns[turn_id]["text"])),
             build_changes(map(read_artifact, changes)),
         )
         for turn_id, changes in groupby(rows, key=itemgetter("turn_id"))
