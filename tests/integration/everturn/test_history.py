@@ -2,8 +2,11 @@
 
 import asyncio
 import hashlib
+import os
 import subprocess
-from collections.abc import Sequence
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +21,7 @@ from everturn.files.model import Artifact, ArtifactKind
 from everturn.git import RepositoryRefused
 from everturn.history import repository
 from everturn.history.model import FileChange, TurnChanges
-from everturn.history.repository import GitHistories, GitHistory, TurnCommit
+from everturn.history.repository import GitHistories, GitHistory, TurnCommit, open_histories
 from everturn_testing.files.objects import MemoryObjects
 
 ANN = Principal("acme", "support", "ann")
@@ -274,3 +277,101 @@ async def test_many_readers_build_it_once(site: Site) -> None:
 
     assert {tuple(each) for each in commits} == {tuple(commits[0])}
     assert len(list(site.folder.iterdir())) == 1
+
+
+async def test_turns_that_are_gone_are_gone_from_the_history(site: Site) -> None:
+    site.change({"a": b"1"})
+    site.change({"bad": b"virus"})
+    assert len(await site.list_commits()) == 2
+
+    # Its only file was found to be harmful.
+    site.turns[FIRST].pop()
+    assert await site.list_files() == {"a": b"1"}
+    # Those of somebody else, or of an erased conversation.
+    site.turns[FIRST] = []
+    assert await site.list_commits() == []
+
+
+async def test_what_is_kept_of_an_erased_conversation_is_removed(site: Site) -> None:
+    site.change({"a": b"1"})
+    async with site.histories.open(ANN, FIRST) as reader:
+        await site.histories.remove(FIRST)
+        assert await read_files(reader) == {"a": b"1"}
+
+    assert list(site.folder.iterdir()) == []
+    await site.histories.remove(FIRST)
+
+
+async def test_an_erasure_during_a_build_removes_it_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.change({"a": b"1"})
+    load = site.objects.load_stream
+
+    async def erase(key: str) -> AsyncGenerator[bytes]:
+        await site.histories.remove(FIRST)
+        async for chunk in load(key):
+            yield chunk
+
+    monkeypatch.setattr(site.objects, "load_stream", erase)
+
+    assert len(await site.list_commits()) == 1
+    assert list(site.folder.iterdir()) == []
+
+
+async def test_what_nobody_used_for_a_while_is_removed(site: Site) -> None:
+    kept = KeptFolders[ConversationId, Sequence[TurnCommit]](site.folder, max_kept=8, max_bytes=2**30, kept_s=0.05)
+    histories = GitHistories(site, site.objects, kept)
+    site.change({"a": b"1"})
+    async with asyncio.timeout(30), kept.removing_unused():
+        async with histories.open(ANN, FIRST) as reader:
+            await asyncio.sleep(0.2)
+            assert reader.folder.path.exists()
+        while list(site.folder.iterdir()):  # noqa: ASYNC110 - for what sends no notification
+            await asyncio.sleep(0.01)
+
+    assert len(await site.list_commits(histories)) == 1
+
+
+HOLD = """
+import asyncio, sys
+from everturn.history.repository import open_histories
+
+async def main():
+    async with open_histories(None, None):
+        print("open", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_removes_its_folder_and_those_of_dead_ones(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "tmp"
+    there.mkdir()
+    (there / "everturn-histories-link").symlink_to(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(there))
+
+    def list_folders() -> list[str]:
+        return sorted(path.name for path in there.iterdir() if not path.is_symlink())
+
+    other = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", HOLD),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={"TMPDIR": str(there)},
+    )
+    assert other.stdout is not None
+    assert await asyncio.wait_for(other.stdout.readline(), 60) == b"open\n"
+    (theirs,) = list_folders()
+    async with open_histories(site, site.objects):
+        assert len(list_folders()) == 2
+    assert list_folders() == [theirs]
+
+    other.kill()
+    await other.wait()
+    async with open_histories(site, site.objects):
+        (ours,) = list_folders()
+        assert ours != theirs
+    assert list_folders() == []
+    assert sorted(os.listdir(tmp_path)) == ["histories", "tmp"]

@@ -71,6 +71,10 @@ class GitUnavailable(Unavailable):
     """The repository can't be read now."""
 
 
+class GitMissing(GitUnavailable):
+    """Git is not installed here."""
+
+
 @dataclass(frozen=True, slots=True)
 class GitLimits:
     """What git may do. `protocols` are those of other repositories, separated by colons. `environment` has the settings
@@ -140,7 +144,7 @@ class GitFolder:
         """A process of git with a pipe for its output; the caller ends it. Raises GitUnavailable."""
         git = shutil.which("git", path=_PATH)
         if git is None:
-            raise GitUnavailable("Git is not installed here.")
+            raise GitMissing()
         helper = [] if credential is None else [f"credential.helper=!give() {{ cat /dev/fd/{credential}; }}; give"]
         options = [part for setting in (*_CONFIGURATION, *helper) for part in ("-c", setting)]
         maxima = [2 * self.limits.disk_bytes // 512, math.ceil(2 * self.limits.run_s), MEMORY_BYTES // 1024]

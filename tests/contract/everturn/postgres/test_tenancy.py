@@ -25,6 +25,8 @@ from everturn.feedback.postgres import PostgresFeedback
 from everturn.files.model import Rn, parse_rn
 from everturn.files.ports import Artifacts
 from everturn.files.postgres import PostgresArtifacts
+from everturn.history.model import WorkspaceChanges
+from everturn.history.postgres import PostgresWorkspaceChanges
 from everturn.knowledge.collections import CollectionBook, CollectionIndex, CollectionScope
 from everturn.knowledge.postgres_collections import PostgresCollections
 from everturn.lifecycle.exports import Exports, Section
@@ -87,8 +89,14 @@ PORTS = (
     CollectionBook,
     CollectionIndex,
     DetachedRuns,
+    WorkspaceChanges,
 )
-GIVES_NOTHING = {"Conversations.erase", "Forks.fork", "ConversationReader.try_load_plan"}
+GIVES_NOTHING = {
+    "Conversations.erase",
+    "Forks.fork",
+    "ConversationReader.try_load_plan",
+    "WorkspaceChanges.load_origin",
+}
 """Calls whose success with what ann has shows nothing, or ends what the others look at."""
 ASKED_BEFORE_WHO = {"Credentials"}
 """Authentication runs before the principal is known, so no policy can restrict it; see accounts/test_credentials.py."""
@@ -181,6 +189,8 @@ CASES: dict[str, Case] = {
     "Exports.load_header": lambda port, ann, who: port.load_header(who, ann.conversation_id),
     "Exports.load_blocks": lambda port, ann, who: port.load_blocks(who, ann.conversation_id, after=None, last_seq=9),
     "Exports.load_page": lambda port, ann, who: port.load_page(who, ann.conversation_id, Section.ARTIFACTS, after=""),
+    "WorkspaceChanges.load": lambda port, ann, who: port.load(who, ann.conversation_id),
+    "WorkspaceChanges.load_origin": lambda port, ann, who: port.load_origin(who, ann.conversation_id),
     "Forks.fork": lambda port, ann, who: port.fork(
         who, ann.conversation_id, ForkRequest(ConversationId("conv_x")), KEY
     ),
@@ -380,6 +390,7 @@ def ports(roles: Roles) -> dict[str, object]:
         "CollectionBook": PostgresCollections(roles.ingress),
         "CollectionIndex": PostgresCollections(roles.worker),
         "DetachedRuns": PostgresDetachedRuns(roles.worker, owner="worker-1"),
+        "WorkspaceChanges": PostgresWorkspaceChanges(roles.ingress),
     }
 
 

@@ -12,9 +12,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from everturn.core.cancellation import acquire_in_thread
+from everturn.core.cancellation import acquire_in_thread, end_tasks
+from everturn.core.loops import guarded
+
+KEPT_S: Final = 900.0
+"""Without a use. What a folder was made from can be erased by another process, of which this one does not hear."""
+_CHECK_S: Final = 60.0
+_ROOT_TRIES: Final = 10
+"""Another process that starts can remove a new root before it is locked."""
 
 Key = TypeVar("Key", bound=Hashable)
 Content = TypeVar("Content")
@@ -33,19 +40,23 @@ class _Filled(Generic[Content]):
 
 @dataclass(slots=True)
 class _Place(Generic[Content]):
-    """What is kept under a key. The lock is held while the folder is filled."""
+    """What is kept under a key. The lock is held while the folder is filled. `used_at_s` is loop time."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     filled: _Filled[Content] | None = None
+    used_at_s: float = 0.0
+    is_removed: bool = False
 
 
 class KeptFolders(Generic[Key, Content]):
-    """At most `max_kept` folders with at most `max_bytes` in total, beside those that are open."""
+    """At most `max_kept` folders with at most `max_bytes` in total that were used within `kept_s`, beside those that
+    are open."""
 
-    def __init__(self, root: Path, *, max_kept: int, max_bytes: int) -> None:
+    def __init__(self, root: Path, *, max_kept: int, max_bytes: int, kept_s: float = KEPT_S) -> None:
         self._root = root
         self._max_kept = max_kept
         self._max_bytes = max_bytes
+        self._kept_s = kept_s
         self._places = OrderedDict[Key, _Place[Content]]()
 
     @asynccontextmanager
@@ -63,6 +74,7 @@ class KeptFolders(Generic[Key, Content]):
         """
         place = self._places.setdefault(key, _Place())
         self._places.move_to_end(key)
+        place.used_at_s = asyncio.get_running_loop().time()
         async with place.lock:
             filled, content = await self._fill(place, fill, fits)
             filled.users += 1
@@ -70,8 +82,33 @@ class KeptFolders(Generic[Key, Content]):
             await self._remove_old()
             yield filled.path, content
         finally:
+            place.used_at_s = asyncio.get_running_loop().time()
             filled.users -= 1
             await _remove_unused(filled)
+
+    async def remove(self, key: Key) -> None:
+        """Remove the folder of this key, if there is one: now, or when it is not open any more."""
+        place = self._places.pop(key, None)
+        if place is not None:
+            place.is_removed = True
+            if place.filled is not None:
+                place.filled.kept = False
+                await _remove_unused(place.filled)
+
+    @asynccontextmanager
+    async def removing_unused(self) -> AsyncGenerator[None]:
+        """Remove folders that are not used any more, also while none is opened."""
+        removal = asyncio.create_task(self._run_removal(), name="kept folders")
+        try:
+            yield
+        finally:
+            await end_tasks(removal)
+
+    async def _run_removal(self) -> None:
+        while True:
+            await asyncio.sleep(min(_CHECK_S, self._kept_s))
+            with guarded("kept folders"):
+                await self._remove_old()
 
     async def _fill(
         self,
@@ -95,17 +132,20 @@ class KeptFolders(Generic[Key, Content]):
             await _remove_unused(filled)
             raise
         place.filled = filled
+        filled.kept = not place.is_removed
         return filled, content
 
     async def _remove_old(self) -> None:
-        """Remove what was used longest ago, until the rest keeps to the limits."""
+        """Remove what was not used for too long, and what was used longest ago until the rest keeps to the limits."""
+        unused_since_s = asyncio.get_running_loop().time() - self._kept_s
         for key, place in list(self._places.items()):
             filled = [each.filled for each in self._places.values() if each.filled is not None]
-            if len(filled) <= self._max_kept and sum(each.size for each in filled) <= self._max_bytes:
-                return
+            is_full = len(filled) > self._max_kept or sum(each.size for each in filled) > self._max_bytes
+            if not is_full and place.used_at_s > unused_since_s:
+                continue
             old = place.filled
             if not place.lock.locked() and (old is None or not old.users):
-                del self._places[key]
+                self._places.pop(key, None)
                 if old is not None:
                     old.kept = False
                     await _remove_unused(old)
@@ -144,14 +184,15 @@ def _create_root(prefix: str) -> tuple[Path, int]:
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         if (lock := _try_lock(left)) is not None:
             _remove_root(left, lock)
-    root = Path(tempfile.mkdtemp(prefix=prefix))
-    if (lock := _try_lock(root)) is None:
-        raise OSError(errno.EAGAIN, "A new folder is locked already", str(root))
-    return root, lock
+    for _ in range(_ROOT_TRIES):
+        root = Path(tempfile.mkdtemp(prefix=prefix))
+        if (lock := _try_lock(root)) is not None:
+            return root, lock
+    raise OSError(errno.EAGAIN, "Other processes removed each new folder", tempfile.gettempdir())
 
 
 def _try_lock(folder: Path) -> int | None:
-    """None if another process holds the lock of the folder, or if it is not ours."""
+    """None if another process holds the lock of the folder or has removed it, or if it is not ours."""
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -159,7 +200,8 @@ def _try_lock(folder: Path) -> int | None:
     try:
         if os.fstat(opened).st_uid == os.geteuid():
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return opened
+            if os.fstat(opened).st_nlink:
+                return opened
     except BlockingIOError:
         os.close(opened)
         return None

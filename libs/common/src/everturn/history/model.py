@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -36,13 +36,15 @@ class TurnChanges:
     accepted_at: datetime
     subject: str
     changes: tuple[FileChange, ...]
+    digest: str = field(init=False, compare=False, repr=False)
+    """Differs if the commit of these changes would."""
 
-    @property
-    def digest(self) -> str:
-        """Differs if the commit of these changes would."""
+    def __post_init__(self) -> None:
+        # Once, where changes are loaded, in a thread: a conversation can have thousands.
         files = [f"{change.path}\0{change.artifact.sha256 if change.artifact else ''}" for change in self.changes]
         text = "\0".join([self.accepted_at.isoformat(), self.subject, *files])
-        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+        digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+        object.__setattr__(self, "digest", digest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,12 @@ process can build it again: the same turns give the same commits, in a fork too.
 was built; what is missing is added on the next use.
 """
 
+import asyncio
 import re
+import shutil
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -27,6 +29,10 @@ PENDING: Final = "refs/everturn/pending/"
 MAX_KEPT: Final = 32
 """Repositories that a process keeps."""
 MAX_KEPT_BYTES: Final = 1024 * 1024 * 1024
+DISK_PART: Final = 4
+"""A repository, and all that are kept, have at most a fourth of the file system with the temporary files."""
+BUILDS: Final = 2
+"""Repositories that a process builds at once."""
 BUILD_S: Final = 120.0
 LIMITS: Final = GitLimits(disk_bytes=512 * 1024 * 1024, run_s=BUILD_S)
 MAX_DIFF_BYTES: Final = 1024 * 1024
@@ -140,7 +146,13 @@ class GitHistory:
 async def open_histories(changes: WorkspaceChanges, objects: Objects) -> AsyncGenerator["GitHistories"]:
     """Histories in a folder of this process."""
     async with open_root("everturn-histories-") as root:
-        yield GitHistories(changes, objects, KeptFolders(root, max_kept=MAX_KEPT, max_bytes=MAX_KEPT_BYTES))
+        part = (await asyncio.to_thread(shutil.disk_usage, root)).total // DISK_PART
+        kept = KeptFolders[ConversationId, Sequence[TurnCommit]](
+            root, max_kept=MAX_KEPT, max_bytes=min(MAX_KEPT_BYTES, part)
+        )
+        limits = replace(LIMITS, disk_bytes=min(LIMITS.disk_bytes, part))
+        async with kept.removing_unused():
+            yield GitHistories(changes, objects, kept, limits=limits)
 
 
 class GitHistories:
@@ -151,10 +163,14 @@ class GitHistories:
         changes: WorkspaceChanges,
         objects: Objects,
         kept: KeptFolders[ConversationId, Sequence[TurnCommit]],
+        *,
+        limits: GitLimits | None = None,
     ) -> None:
         self._changes = changes
         self._objects = objects
         self._kept = kept
+        self._limits = limits
+        self._building = asyncio.Semaphore(BUILDS)
 
     @asynccontextmanager
     async def open(self, principal: Principal, conversation_id: ConversationId) -> AsyncGenerator[GitHistory]:
@@ -163,7 +179,11 @@ class GitHistories:
         turns = await self._changes.load(principal, conversation_id)
         fill, fits = partial(self._add, turns), partial(_have_one_beginning, turns)
         async with self._kept.open(conversation_id, fill, fits=fits) as (path, commits):
-            yield GitHistory(GitFolder(path, LIMITS), commits)
+            yield GitHistory(GitFolder(path, self._limits or LIMITS), commits)
+
+    async def remove(self, conversation_id: ConversationId) -> None:
+        """Remove what is kept of a conversation that was erased; its readers keep it until they end."""
+        await self._kept.remove(conversation_id)
 
     async def commit(self, history: GitHistory, turn: TurnChanges) -> TurnCommit:
         """A commit of a turn that has not ended over those of `history`, outside their branch; the same for the same
@@ -177,14 +197,15 @@ class GitHistories:
     async def _add(
         self, turns: Sequence[TurnChanges], path: Path, commits: Sequence[TurnCommit] | None
     ) -> Sequence[TurnCommit]:
-        """The commits of these turns, after those that are missing were added; another reader may have added more."""
-        folder = GitFolder(path, LIMITS)
+        """The commits of these turns, after those that are missing were added."""
+        folder = GitFolder(path, self._limits or LIMITS)
         if commits is None:
             await folder.init()
         built = list(commits or ())
         if missing := turns[len(built) :]:
             stream = self._write_commits(missing, BRANCH, after=_find_last(built))
-            await folder.run(["fast-import", "--quiet"], limit_s=BUILD_S, given=stream)
+            async with self._building:
+                await folder.run(["fast-import", "--quiet"], limit_s=BUILD_S, given=stream)
             listed = await folder.run(["rev-list", "--first-parent", "--reverse", BRANCH], output_bytes=MAX_LIST_BYTES)
             built += map(TurnCommit, listed.decode().split()[len(built) :], missing)
         return tuple(built)
@@ -230,7 +251,10 @@ def write_path(path: str) -> str:
 
 
 def _have_one_beginning(turns: Sequence[TurnChanges], commits: Sequence[TurnCommit]) -> bool:
-    return all(turn.digest == each.turn.digest for turn, each in zip(turns, commits, strict=False))
+    """Whether these are the commits of the first of the turns, or of all. If there are more, a turn has lost all its
+    files, or the turns are those of nobody: none."""
+    pairs = zip(turns, commits, strict=False)
+    return len(commits) <= len(turns) and all(turn.digest == each.turn.digest for turn, each in pairs)
 
 
 def _find_last(commits: Sequence[TurnCommit]) -> str:
