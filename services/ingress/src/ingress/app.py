@@ -30,6 +30,7 @@ from everturn.events.stream import EventReader, EventWriter, Hints, Notification
 from everturn.feedback.model import FeedbackStore
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
+from everturn.history.repository import GitHistories
 from everturn.knowledge.collections import CollectionBook
 from everturn.lifecycle.exports import Exports
 from everturn.lifecycle.forks import Forks
@@ -88,6 +89,9 @@ from ingress.fields import problem_of_validation
 from ingress.files import endpoints as files
 from ingress.files.service import FileService
 from ingress.health import READINESS_KEEP_S, QueueWatch, ReadyOut, check_parts
+from ingress.history import endpoints as history
+from ingress.history import smart_http
+from ingress.history.service import HistoryService
 from ingress.lifecycle import ExportService, ForkService
 from ingress.mcp import endpoints as mcp
 from ingress.memory import MemoryService
@@ -128,6 +132,7 @@ class Parts:
     feedback: FeedbackStore
     exports: Exports
     forks: Forks
+    histories: GitHistories
     artifacts: Artifacts
     objects: Objects
     doorbells: Doorbells
@@ -185,6 +190,9 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         conversations.router,
         conversations.turn_router,
         lifecycle.router,
+        history.router,
+        history.file_router,
+        smart_http.router,
         chat.router,
         chat.submit_router,
         chat.signal_router,
@@ -255,6 +263,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         turns=parts.turns,
         artifacts=parts.artifacts,
         objects=parts.objects,
+        histories=parts.histories,
         events=parts.event_writer,
         notifications=parts.notifications,
         queue=parts.queue,
@@ -264,6 +273,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.feedback = FeedbackService(parts.feedback, parts.clock)
     app.state.exports = ExportService(parts.exports)
     app.state.forks = ForkService(parts.forks, parts.ids, parts.clock)
+    app.state.histories = HistoryService(parts.histories, parts.conversations)
     app.state.round_contexts = RoundContexts(parts.turns, parts.objects)
     app.state.memory = MemoryService(parts.memories)
     app.state.connections = ConnectionService(parts.connections, app.state.chat, app.state.bundles)

@@ -18,6 +18,8 @@ from everturn.core.trace_export import open_tracing
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.files.opening import open_objects
 from everturn.files.postgres import PostgresArtifacts, PostgresScans
+from everturn.history.postgres import PostgresWorkspaceChanges
+from everturn.history.repository import open_histories
 from everturn.knowledge.postgres_collections import PostgresCollections
 from everturn.lifecycle.erasure import Remains, find_remains
 from everturn.lifecycle.orphans import SweepParts
@@ -88,6 +90,8 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
         signer, bundles = build_signer(settings), PostgresBundles(database)
         antivirus = stack.enter_context(open_chosen_antivirus(settings))
         objects = stack.enter_context(open_objects(settings.objects_url))
+        changes = PostgresWorkspaceChanges(database)
+        histories = await stack.enter_async_context(open_histories(changes, objects))
         embedder = await stack.enter_async_context(open_embedder(choose_encoder(settings, config)))
         yield Parts(
             settings=settings,
@@ -107,6 +111,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             feedback=PostgresFeedback(database),
             exports=PostgresExports(database),
             forks=PostgresForks(database),
+            histories=histories,
             artifacts=PostgresArtifacts(database),
             objects=objects,
             doorbells=redis.doorbells,

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas ca08bf6e6a0b2d1337e04ff90d98257d2aafff33ebfde88712566ca66584ca86
-// Types 0a4919c2540714bd9e2ae6b16b310bd156d03cfb51c552a669b5ed0d950e91c6
+// Schemas ec80199a981096400b5d54da6f684bff68166aacae9b684b46b3ead2ae5c999c
+// Types 2e93771decfa8662aa718ab8b337808d494f51ce38397b23b4244b0952ea6964
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -317,6 +317,31 @@ export interface components {
             readonly rn: string;
         };
         /**
+         * ChangedFileOut
+         * @description A file that a turn changed.
+         */
+        readonly ChangedFileOut: {
+            /**
+             * Change
+             * @description What happened to it.
+             * @example added
+             * @enum {string}
+             */
+            readonly change: "added" | "modified" | "deleted";
+            /**
+             * Path
+             * @description Its path in the workspace.
+             * @example src/report.py
+             */
+            readonly path: string;
+            /**
+             * Size
+             * @description Its size in bytes after the turn; null if it was deleted.
+             * @example 1204
+             */
+            readonly size?: number;
+        };
+        /**
          * CitationView
          * @description A source that the answer cites as [[S:sid]], as it was at that time: a page, a file or a text.
          */
@@ -450,6 +475,63 @@ export interface components {
              * @example Contracts 2026
              */
             readonly title: string;
+        };
+        /**
+         * CommitList
+         * @description One page of commits, newest first.
+         */
+        readonly CommitList: {
+            /**
+             * Commits
+             * @description The commits.
+             */
+            readonly commits: readonly components["schemas"]["CommitOut"][];
+            /**
+             * Next Before
+             * @description The `before` of the next page; null at the end.
+             * @example null
+             */
+            readonly next_before?: string;
+        };
+        /**
+         * CommitOut
+         * @description The commit of a turn that changed files.
+         */
+        readonly CommitOut: {
+            /**
+             * Accepted At
+             * @description When the message was accepted, in ISO 8601 (UTC).
+             * @example 2026-03-01T12:00:00.000Z
+             */
+            readonly accepted_at: string;
+            /**
+             * Commit
+             * @description The name of the commit: 40 hexadecimal digits.
+             * @example 8b2f155f4d6ec5ace61571944949f85f4e1a3b9b
+             */
+            readonly commit: string;
+            /**
+             * Files
+             * @description The changed files by path; at most 100.
+             */
+            readonly files: readonly components["schemas"]["ChangedFileOut"][];
+            /**
+             * More Files
+             * @description How many more files the turn changed.
+             * @example 0
+             */
+            readonly more_files: number;
+            /**
+             * Subject
+             * @description The beginning of the turn's message, on one line.
+             * @example Plot the sales by region
+             */
+            readonly subject: string;
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
+            readonly turn_id: string;
         };
         /**
          * ConnectionList
@@ -745,6 +827,78 @@ export interface components {
             readonly "turn.log": readonly components["schemas"]["TurnLogView"][];
         };
         /**
+         * DiffFileOut
+         * @description A file that differs between two commits.
+         */
+        readonly DiffFileOut: {
+            /**
+             * Added Lines
+             * @description How many lines were added; null for a binary file.
+             * @example 3
+             */
+            readonly added_lines?: number;
+            /**
+             * Binary
+             * @description Whether it is a binary file, or one of more than a mebibyte: its lines are not compared.
+             * @example false
+             */
+            readonly binary: boolean;
+            /**
+             * Change
+             * @description What happened to it. A renamed file can be modified too.
+             * @example modified
+             * @enum {string}
+             */
+            readonly change: "added" | "modified" | "deleted" | "renamed";
+            /**
+             * Old Path
+             * @description The path it had before; null unless it was renamed.
+             * @example null
+             */
+            readonly old_path?: string;
+            /**
+             * Path
+             * @description Its path in the workspace, of a deleted file the one it had.
+             * @example src/report.py
+             */
+            readonly path: string;
+            /**
+             * Removed Lines
+             * @description How many lines were removed; null for a binary file.
+             * @example 1
+             */
+            readonly removed_lines?: number;
+        };
+        /**
+         * DiffOut
+         * @description The differences between two commits.
+         */
+        readonly DiffOut: {
+            /**
+             * Diff
+             * @description The differences of all files as one unified diff, in the form of `git diff`; at most 1 MiB.
+             * @example diff --git a/src/report.py b/src/report.py
+             */
+            readonly diff: string;
+            /**
+             * Files
+             * @description The files that differ, by path.
+             */
+            readonly files: readonly components["schemas"]["DiffFileOut"][];
+            /**
+             * From Commit
+             * @description The older commit; null for the empty workspace before the first one.
+             * @example null
+             */
+            readonly from_commit?: string;
+            /**
+             * To Commit
+             * @description The newer commit.
+             * @example 8b2f155f4d6ec5ace61571944949f85f4e1a3b9b
+             */
+            readonly to_commit: string;
+        };
+        /**
          * DisconnectedOut
          * @description How many connections were deleted.
          */
@@ -860,6 +1014,31 @@ export interface components {
              * @description The path of the page with the ticket, on this server.
              */
             readonly url: string;
+        };
+        /**
+         * EntryOut
+         * @description A file or a folder.
+         */
+        readonly EntryOut: {
+            /**
+             * Kind
+             * @description What it is.
+             * @example file
+             * @enum {string}
+             */
+            readonly kind: "file" | "folder";
+            /**
+             * Name
+             * @description Its name, without the folder it is in.
+             * @example report.py
+             */
+            readonly name: string;
+            /**
+             * Size
+             * @description The size of a file in bytes; null for a folder.
+             * @example 1204
+             */
+            readonly size?: number;
         };
         /**
          * ErasedOut
@@ -2669,6 +2848,35 @@ export interface components {
              * @constant
              */
             readonly version: 1;
+        };
+        /**
+         * TreeOut
+         * @description What is in a folder of the workspace.
+         */
+        readonly TreeOut: {
+            /**
+             * Commit
+             * @description The commit that was read; null if no turn has changed files yet.
+             * @example 8b2f155f4d6ec5ace61571944949f85f4e1a3b9b
+             */
+            readonly commit?: string;
+            /**
+             * Entries
+             * @description Its files and folders, in the order of git; at most 2,000.
+             */
+            readonly entries: readonly components["schemas"]["EntryOut"][];
+            /**
+             * Folder
+             * @description The path of the folder; empty for the whole workspace.
+             * @example src
+             */
+            readonly folder: string;
+            /**
+             * More Entries
+             * @description How many more entries the folder has.
+             * @example 0
+             */
+            readonly more_entries: number;
         };
         /**
          * TurnIndexView
@@ -4658,11 +4866,14 @@ export type BlockView = components['schemas']['BlockView'];
 export type BundleList = components['schemas']['BundleList'];
 export type BundleOut = components['schemas']['BundleOut'];
 export type ByRnIn = components['schemas']['ByRnIn'];
+export type ChangedFileOut = components['schemas']['ChangedFileOut'];
 export type CitationView = components['schemas']['CitationView'];
 export type CollectionIn = components['schemas']['CollectionIn'];
 export type CollectionList = components['schemas']['CollectionList'];
 export type CollectionOut = components['schemas']['CollectionOut'];
 export type CollectionPatch = components['schemas']['CollectionPatch'];
+export type CommitList = components['schemas']['CommitList'];
+export type CommitOut = components['schemas']['CommitOut'];
 export type ConnectionList = components['schemas']['ConnectionList'];
 export type ConnectionOut = components['schemas']['ConnectionOut'];
 export type ConversationFeedbackOut = components['schemas']['ConversationFeedbackOut'];
@@ -4674,11 +4885,14 @@ export type ConversationView = components['schemas']['ConversationView'];
 export type CountsOut = components['schemas']['CountsOut'];
 export type DeletedOut = components['schemas']['DeletedOut'];
 export type DerivedArtifacts = components['schemas']['DerivedArtifacts'];
+export type DiffFileOut = components['schemas']['DiffFileOut'];
+export type DiffOut = components['schemas']['DiffOut'];
 export type DisconnectedOut = components['schemas']['DisconnectedOut'];
 export type DocumentList = components['schemas']['DocumentList'];
 export type DocumentOut = components['schemas']['DocumentOut'];
 export type EmbedTicketIn = components['schemas']['EmbedTicketIn'];
 export type EmbedTicketOut = components['schemas']['EmbedTicketOut'];
+export type EntryOut = components['schemas']['EntryOut'];
 export type ErasedOut = components['schemas']['ErasedOut'];
 export type EventIn = components['schemas']['EventIn'];
 export type EventView = components['schemas']['EventView'];
@@ -4732,6 +4946,7 @@ export type SummaryOut = components['schemas']['SummaryOut'];
 export type TextView = components['schemas']['TextView'];
 export type TicketOut = components['schemas']['TicketOut'];
 export type TimelineView = components['schemas']['TimelineView'];
+export type TreeOut = components['schemas']['TreeOut'];
 export type TurnIndexView = components['schemas']['TurnIndexView'];
 export type TurnLogView = components['schemas']['TurnLogView'];
 export type TurnOut = components['schemas']['TurnOut'];

@@ -65,6 +65,7 @@ READING_POSTS = (
     "/search",
     "/by-rn",
     "/conversations-in-period",
+    "/git-upload-pack",
     MCP_PATH,
     *EMBEDDING,
 )

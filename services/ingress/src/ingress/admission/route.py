@@ -32,6 +32,7 @@ _HOLD_KEY = "everturn.body_hold"
 
 SMALL_BODY_BYTES = 262_144
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
+_NOT_COMPRESSED = frozenset({"identity"})
 
 
 class AdmittedRequest(Request):
@@ -91,15 +92,26 @@ class AdmittedRequest(Request):
         return self._strict_json
 
 
-def admit_request(request: Request, *, max_body_bytes: int, hold: BodyHold | None = None) -> AdmittedRequest:
-    """Wrap a request, after the checks that don't need its body. `hold` counts its bytes until `release_body`."""
+def admit_request(
+    request: Request,
+    *,
+    max_body_bytes: int,
+    hold: BodyHold | None = None,
+    encodings: frozenset[str] = _NOT_COMPRESSED,
+) -> AdmittedRequest:
+    """Wrap a request, after the checks that don't need its body. `hold` counts its bytes until `release_body`; the
+    endpoint undoes other `encodings` of the body than `identity`."""
     request.scope[_CAP_KEY] = max_body_bytes
     announced = check_length(request, max_body_bytes)
     if hold is not None:
         hold.check_announced(announced)
         request.scope[_HOLD_KEY] = hold
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise unsupported("Compressed bodies are not accepted.")
+    if request.headers.get("content-encoding", "identity").lower() not in encodings:
+        raise unsupported(
+            "Compressed bodies are not accepted."
+            if encodings == _NOT_COMPRESSED
+            else f"Bodies can be compressed with {' or '.join(sorted(encodings - _NOT_COMPRESSED))} only."
+        )
     return AdmittedRequest(request.scope, request.receive)
 
 
@@ -176,7 +188,9 @@ def check_query(request: Request, allowed: frozenset[str]) -> None:
 
 
 class AdmittedRoute(StrictRoute):
-    """A route of JSON endpoints: authenticated, capped, strict."""
+    """A route of JSON endpoints: authenticated, capped, strict. `encodings` are those that a body can have."""
+
+    encodings = _NOT_COMPRESSED
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint = super().get_route_handler()
@@ -198,7 +212,9 @@ class AdmittedRoute(StrictRoute):
         _recognize(request, caller)
         await limits.admit(request, caller.principal, write=is_write(request.method, self.path))
         hold = limits.bodies.open(caller.principal)
-        admitted = admit_request(request, max_body_bytes=self.max_body_bytes_of(request), hold=hold)
+        admitted = admit_request(
+            request, max_body_bytes=self.max_body_bytes_of(request), hold=hold, encodings=self.encodings
+        )
         self.check_type(admitted)
         return admitted
 

@@ -24,6 +24,7 @@ from everturn.events.turn_view import TurnPage, build_state, try_build_step_deta
 from everturn.events.views import StepDetail, TurnView
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
+from everturn.history.repository import GitHistories
 from everturn.lifecycle.erasure import delete_erased_objects
 from everturn.queue.model import Queue, WaitingTurn
 from everturn.timeline.sources import Source
@@ -47,6 +48,7 @@ class ConversationService:
         turns: Turns,
         artifacts: Artifacts,
         objects: Objects,
+        histories: GitHistories,
         events: EventWriter,
         notifications: Notifications,
         queue: Queue,
@@ -57,6 +59,7 @@ class ConversationService:
         self._turns = turns
         self._artifacts = artifacts
         self._objects = objects
+        self._histories = histories
         self._events = events
         self._notifications = notifications
         self._queue = queue
@@ -88,9 +91,11 @@ class ConversationService:
         return saved
 
     async def erase(self, principal: Principal, conversation_id: ConversationId) -> ErasedOut:
-        """Delete the rows in one transaction, then the events and all objects, including those of refused commits."""
+        """Delete the rows in one transaction, then the events, the git history that this process keeps, and all
+        objects, including those of refused commits."""
         erasure = await self._conversations.erase(principal, conversation_id)
         await self._erase_events(conversation_id)
+        await self._histories.remove(conversation_id)
         await self._send_status_hint(conversation_id)
         objects = await self._delete_objects(principal, conversation_id, erasure.object_keys)
         left = 0 if objects is not None else len(erasure.object_keys)

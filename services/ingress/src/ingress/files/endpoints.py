@@ -37,7 +37,7 @@ _EXAMPLE = (
 )
 
 router = APIRouter(prefix="/files/{tenant}/{project}", route_class=AdmittedRoute, tags=["files"])
-_CONTENT: dict[str, Any] = {
+CONTENT: dict[str, Any] = {
     "description": "The content.",
     "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
 }
@@ -109,8 +109,8 @@ def _read_rn(text: object) -> Rn:
     response_class=Response,
     responses={
         **problems(410, 416, 502),
-        200: _CONTENT,
-        206: {**_CONTENT, "description": "The requested range."},
+        200: CONTENT,
+        206: {**CONTENT, "description": "The requested range."},
         304: {"description": "The file has not changed since the ETag in If-None-Match; there is no body."},
         307: _REDIRECT,
     },
@@ -130,7 +130,7 @@ async def get_file(
     large. A range is checked only if the store is a folder.
     """
     artifact = await files.load(me, artifact_id)
-    headers, piece = _read_request(request, artifact, download=download is not None)
+    headers, piece = read_request(request, artifact, download=download is not None)
     if piece is None:
         return Response(status_code=304, headers=headers)
     # Fetches by a page stay on this origin: its policy forbids others, and few buckets send CORS headers.
@@ -148,13 +148,13 @@ async def head_file(
     request: Request, me: Me, files: Files, artifact_id: ArtifactPath, download: Download = None
 ) -> Response:
     """The headers of GET, from the file's row; the store is not queried."""
-    headers, piece = _read_request(request, await files.load(me, artifact_id), download=download is not None)
+    headers, piece = read_request(request, await files.load(me, artifact_id), download=download is not None)
     if piece is None:
         return Response(status_code=304, headers=headers)
     return Response(status_code=206 if "Content-Range" in headers else 200, headers=headers)
 
 
-def _read_request(request: Request, artifact: Artifact, *, download: bool) -> tuple[dict[str, str], Slice | None]:
+def read_request(request: Request, artifact: Artifact, *, download: bool) -> tuple[dict[str, str], Slice | None]:
     """The headers of the response and the requested bytes; None when the client already has them."""
     headers = _build_headers(artifact, download=download)
     tag = headers["ETag"]
