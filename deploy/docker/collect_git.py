@@ -1,7 +1,7 @@
-"""Copies what workers need of git into a folder, under the same paths: python3 collect_git.py /git
+"""Copies what the services need of git into a folder, under the same paths: python3 collect_git.py /git
 
-Runs in the Dockerfile of the worker, with the standard library only. It is the program, its part for HTTPS, the
-libraries of both except those of the C library, and the licences: no Perl, no SSH, no shell scripts.
+Runs in the Dockerfiles of the worker and of the ingress, with the standard library only. It is the program, its part
+for HTTPS, the libraries of both except those of the C library, and the licences: no Perl, no SSH, no shell scripts.
 """
 
 import re

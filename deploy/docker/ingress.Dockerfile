@@ -45,6 +45,13 @@ RUN npm ci --ignore-scripts
 COPY clients/web ./
 RUN npm run build && chmod -R a+rX dist
 
+# Git for the histories of workspaces. The package would bring Perl and SSH: only the program, its part for HTTPS and their
+# libraries go into the image, 23 MB.
+FROM ${PYTHON_BUILD_IMAGE} AS git
+COPY deploy/docker/collect_git.py /build/
+RUN if ! command -v git > /dev/null; then apt-get update -q && apt-get install -q -y --no-install-recommends git; fi \
+ && python3 -I /build/collect_git.py /git
+
 # In a separate stage from the libraries, so that a change to Everturn's code creates only a small layer.
 FROM ${PYTHON_BUILD_IMAGE} AS code
 WORKDIR /build/packages
@@ -56,6 +63,7 @@ RUN packages=$(python3 -I -c 'import sys; print("/opt/everturn/lib/python%d.%d/s
  && python3 -I -m compileall -q --invalidation-mode unchecked-hash "$packages"
 
 FROM ground
+COPY --from=git /git /
 COPY --from=libraries /opt/everturn /opt/everturn
 COPY --from=code /opt/everturn /opt/everturn
 COPY --from=web /build/dist /opt/everturn/web/

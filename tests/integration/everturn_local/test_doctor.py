@@ -65,7 +65,7 @@ def test_the_page_has_a_line_for_every_check(settings: LocalSettings, capsys: py
 
     page = capsys.readouterr().out
     assert page.count("PROBLEM") == problems
-    for name in ("python", "postgres", "redis", "setpriv", "sandbox", "lock", "disk", "port", "home"):
+    for name in ("python", "postgres", "redis", "setpriv", "git", "sandbox", "lock", "disk", "port", "home"):
         assert f" {name} " in page
 
 

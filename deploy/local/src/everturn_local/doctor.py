@@ -103,6 +103,15 @@ def inspect_setpriv(settings: LocalSettings) -> Finding:
     return Finding("setpriv", found or "not found", "" if found else "install the package util-linux")
 
 
+def inspect_git(settings: LocalSettings) -> Finding:
+    program = shutil.which("git")
+    if program is None:
+        fact = "not installed; bundles from git, and the histories of workspaces, are not available"
+        return Finding("git", fact, "apt-get install git")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
+    return Finding("git", done.stdout.strip())
+
+
 def inspect_sandbox(settings: LocalSettings) -> Finding:
     """Actually enters a sandbox: some systems have the program but forbid what it needs."""
     program = shutil.which("bwrap")
@@ -192,6 +201,7 @@ CHECKS: list[Check] = [
     inspect_postgres,
     inspect_redis,
     inspect_setpriv,
+    inspect_git,
     inspect_sandbox,
     inspect_sandbox_python,
     inspect_lock,

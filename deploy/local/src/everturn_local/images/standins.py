@@ -139,7 +139,7 @@ def load_pip() -> Context:
 def save_git(folder: Path) -> Context:
     """The git of this machine with its libraries. Raises ImageError."""
     if shutil.which("git") is None:
-        raise ImageError("the image of workers needs git; install it on this machine")
+        raise ImageError("the images of workers and of the ingress need git; install it on this machine")
     _run([sys.executable, "-I", str(COLLECT_GIT), str(folder)], REPOSITORY)
     return load_folder(folder, "root")
 
