@@ -8,14 +8,17 @@ import type {
   AgentList,
   Collection,
   CollectionList,
+  CommitList,
   ConnectedAccount,
   ConnectedAccounts,
   ConversationList,
   ConversationPatch,
   ConversationView,
+  Diff,
   Erased,
   FeedbackReceipt,
   FileView,
+  Folder,
   Forked,
   Guest,
   KeptDocuments,
@@ -86,6 +89,12 @@ export interface WantedFork {
 export interface WantedTurns {
   cursor?: string;
   limit?: number;
+}
+
+export interface WantedCommits {
+  /** The `next_before` of the previous page; omit it for the newest commits. */
+  readonly before?: string | undefined;
+  readonly limit?: number;
 }
 
 /** One person's access to one tenant and project. All methods raise ProblemError, Unreachable and InvalidResponse. */
@@ -217,6 +226,35 @@ export class EverturnClient {
   /** Downloads a file with the user's credential. */
   loadFile(file: Pick<FileView, "url">, abort?: AbortSignal): Promise<Blob> {
     return this.requests.load(file.url, abort);
+  }
+
+  /** One page of the commits of the workspace, newest first. */
+  listCommits(conversationId: string, { before, limit }: WantedCommits = {}, abort?: AbortSignal): Promise<CommitList> {
+    const query = { before, limit: limit?.toString() };
+    return this.requests.send({ method: "GET", path: this.path(conversationId, "workspace", "commits"), query, abort });
+  }
+
+  /** What is in a folder of the workspace after a commit; an empty path is the whole workspace. */
+  loadFolder(conversationId: string, commit: string, folder: string, abort?: AbortSignal): Promise<Folder> {
+    const query = { at: commit, folder: folder === "" ? undefined : folder };
+    return this.requests.send({ method: "GET", path: this.path(conversationId, "workspace", "tree"), query, abort });
+  }
+
+  /** What a commit changed in the workspace, in all files or in one. */
+  loadDiff(conversationId: string, commit: string, path?: string, abort?: AbortSignal): Promise<Diff> {
+    const query = { to: commit, path };
+    return this.requests.send({ method: "GET", path: this.path(conversationId, "workspace", "diff"), query, abort });
+  }
+
+  /** The URL of a file of the workspace as it was after a commit. */
+  workspaceFilePath(conversationId: string, commit: string, path: string): string {
+    const query = new URLSearchParams({ at: commit, path });
+    return `${this.path(conversationId, "workspace", "file")}?${query.toString()}`;
+  }
+
+  /** The URL from which git clones the workspace. */
+  clonePath(conversationId: string): string {
+    return this.path(conversationId, "workspace.git");
   }
 
   /** The limits for a message and its files. */
