@@ -6,7 +6,7 @@ import tseslint from "typescript-eslint";
 
 // A folder of src imports only folders to its left.
 const LAYERS = [
-  "api", "ui", "routing", "session", "agents", "files", "markdown", "search", "artifacts", "inspector", "composer", "conversations", "turn", "thread", "shell",
+  "api", "ui", "routing", "session", "agents", "files", "markdown", "search", "artifacts", "inspector", "project", "composer", "conversations", "turn", "thread", "shell",
 ];
 
 /** Forbids imports of folders to the right. */

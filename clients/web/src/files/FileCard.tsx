@@ -30,7 +30,7 @@ export function FileCard({ file }: { file: FileView }): JSX.Element {
   );
 }
 
-export function DownloadButton({ file }: { file: FileView }): JSX.Element {
+export function DownloadButton({ file }: { file: Pick<FileView, "filename" | "url"> }): JSX.Element {
   const backend = useBackend();
   const [problem, setProblem] = useState("");
   const [isBusy, setBusy] = useState(false);

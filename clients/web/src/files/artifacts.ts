@@ -8,6 +8,7 @@ export type ArtifactTarget =
   /** A document that the agent writes, possibly still growing. */
   | { kind: "written"; turnId: string; round: number; channel: string; instance: number }
   | { kind: "context"; turnId: string; rounds: number }
+  | { kind: "project" }
   | { kind: "widget"; agentId: string; widget: Widget };
 
 export interface Artifacts {

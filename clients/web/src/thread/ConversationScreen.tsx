@@ -87,7 +87,7 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
             <EditsContext value={edits}>
               <SidePanel turns={turns} conversationId={conversationId}>
                 <div className={styles.screen}>
-                  <ConversationHeader name={name} conversation={conversation} isAbsent={isAbsent} />
+                  <ConversationHeader name={name} conversation={conversation} turns={turns} isAbsent={isAbsent} />
                   {isAbsent && <Missing onNew={onNew} />}
                   {live.state === null ? !isAbsent && <div className={styles.thread} aria-busy /> : (
                     <Thread key={opened.key} {...{ turns, pending, olderProblem, loadOlder, sentCount }} openedTurnId={opened.turnId} hasOlder={live.state.next_cursor !== undefined} />

@@ -1,4 +1,4 @@
-/** The conversation with a panel beside it: a file, a document being written, a widget, or what the model saw. */
+/** The conversation with a panel beside it: a file, a document being written, a widget, the project, or what the model saw. */
 import { Suspense, lazy, useCallback, useMemo, useRef, useState } from "react";
 import type { JSX, ReactNode } from "react";
 
@@ -14,6 +14,7 @@ import styles from "./thread.module.css";
 const ArtifactPanel = lazy(() => import("../artifacts/ArtifactPanel"));
 const WidgetPanel = lazy(() => import("../widgets/WidgetPanel"));
 const InspectorPanel = lazy(() => import("../inspector/InspectorPanel"));
+const ProjectPanel = lazy(() => import("../project/ProjectPanel"));
 
 /** Whether the panel covers the conversation, as in the style sheet; print does not matter. */
 const NO_ROOM_BESIDE = "screen and (max-width: 62rem)";
@@ -52,6 +53,7 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
               {target.kind === "context" && (
                 <InspectorPanel conversationId={conversationId} turnId={target.turnId} turns={turns} rounds={target.rounds} onClose={close} />
               )}
+              {target.kind === "project" && <ProjectPanel conversationId={conversationId} turns={turns} onClose={close} />}
               {target.kind === "widget" && (
                 <WidgetPanel agentId={target.agentId} widget={target.widget} conversationId={conversationId} turns={turns} onClose={close} />
               )}
