@@ -146,6 +146,13 @@ def build_scripts(hostile_page: str, frames_page: str) -> str:
             answer("The note is in `outputs/note.md`."),
         ),
         build_script(
+            "script:project",
+            write("files/notes.txt", "One\nTwo\n"),
+            write("files/src/page.html", f"<script>{HURT}</script>\n"),
+            answer("The project begins."),
+        ),
+        build_script("script:amend", write("files/notes.txt", "One\nThree\n"), answer("The notes are changed.")),
+        build_script(
             "script:plan",
             call("react.plan", {"mode": "new", "steps": ["look at the files", "write the note", "tell what it says"]}),
             Reply(write("outputs/note.md", "# Note\n", notes="✓ [1]\n… [2]"), 8, 40),
