@@ -67,6 +67,10 @@ class RepositoryRefused(Invalid):
     """The repository can't be used: a sentence for its author and the operator."""
 
 
+class OutputTooLong(RepositoryRefused):
+    """What git would answer is too long."""
+
+
 class GitUnavailable(Unavailable):
     """The repository can't be read now."""
 
@@ -288,7 +292,7 @@ async def _read_output(process: Process, limit: int) -> bytes:
     while process.stdout is not None and (chunk := await process.stdout.read(_CHUNK)):
         output += chunk
         if len(output) > limit:
-            raise RepositoryRefused("The repository has too many files or names.")
+            raise OutputTooLong("The repository has too many files or names.")
     await process.wait()
     return bytes(output)
 

@@ -2,10 +2,9 @@
 
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
-from everturn.core.ids import ConversationId
+from everturn.core.ids import ConversationId, TurnId
 from everturn.files.model import WHITEOUT_MIME, Artifact, ArtifactKind
 from everturn.history.model import (
-    IMPORTED,
     Origin,
     TurnChanges,
     build_changes,
@@ -13,6 +12,7 @@ from everturn.history.model import (
     check_changes,
     read_origin,
 )
+from everturn.history.project import settle_changes
 from everturn_testing.in_memory_platform import MemoryPlatform
 
 
@@ -22,7 +22,9 @@ class MemoryWorkspaceChanges:
     def __init__(self, platform: MemoryPlatform) -> None:
         self._platform = platform
 
-    async def load(self, principal: Principal, conversation_id: ConversationId) -> tuple[TurnChanges, ...]:
+    async def load(
+        self, principal: Principal, conversation_id: ConversationId, *, also: TurnId | None = None
+    ) -> tuple[TurnChanges, ...]:
         try:
             rows = self._platform.conversation(principal, conversation_id).artifacts
         except NotFound:
@@ -33,18 +35,19 @@ class MemoryWorkspaceChanges:
         found: list[TurnChanges] = []
         for row in sorted(self._platform.turns_of(conversation_id), key=lambda row: row.turn.ordinal):
             turn = row.turn
-            if not turn.status.is_open and (changed := [each for each in counted if each.turn_id == turn.id]):
+            has_ended = not turn.status.is_open or turn.id == also
+            if has_ended and (changed := [each for each in counted if each.turn_id == turn.id]):
                 subject = build_subject(turn.request.text)
                 found.append(TurnChanges(turn.id, turn.created_at, subject, build_changes(changed)))
-        return tuple(found)
+        return settle_changes(found)
 
     async def load_origin(self, principal: Principal, conversation_id: ConversationId) -> Origin | None:
         try:
             rows = self._platform.conversation(principal, conversation_id).artifacts
         except NotFound:
             return None
-        files = (row.description for row in rows if row.kind is ArtifactKind.FILE)
-        return next((read_origin(each) for each in files if each.startswith(IMPORTED)), None)
+        origins = (read_origin(row.description) for row in rows if row.kind is ArtifactKind.FILE)
+        return next(filter(None, origins), None)
 
     def _counts(self, row: Artifact) -> bool:
         is_removed = row.removed and row.mime != WHITEOUT_MIME

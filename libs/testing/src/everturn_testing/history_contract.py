@@ -78,15 +78,45 @@ class WorkspaceChangesContract:
 
         assert [(each.path, each.artifact is None) for each in turn.changes] == [("again", False), ("kept", False)]
 
+    async def test_a_deletion_of_what_is_no_file_is_no_change(
+        self, changes: WorkspaceChanges, harness: Harness
+    ) -> None:
+        conversation_id, first = await run_turn(harness, "Write.", "a/x", "b")
+        await run_turn(harness, "Delete.", "-a", "-none", conversation_id=conversation_id)
+        _, third = await run_turn(harness, "Delete.", "-a", "-b", conversation_id=conversation_id)
+
+        found = await changes.load(ANN, conversation_id)
+
+        assert [(turn.turn_id, [each.path for each in turn.changes]) for turn in found] == [
+            (first, ["a/x", "b"]),
+            (third, ["b"]),
+        ]
+
+    async def test_the_changes_of_a_turn_that_goes_on_are_found_if_wanted(
+        self, changes: WorkspaceChanges, harness: Harness
+    ) -> None:
+        conversation_id, first = await run_turn(harness, "Write.", "a")
+        _, second = await run_turn(harness, "Go on.", "-a", "b", conversation_id=conversation_id, ends=False)
+
+        found = await changes.load(ANN, conversation_id, also=second)
+
+        assert [(turn.turn_id, [each.path for each in turn.changes]) for turn in found] == [
+            (first, ["a"]),
+            (second, ["a", "b"]),
+        ]
+
     async def test_the_first_imported_file_names_the_origin(self, changes: WorkspaceChanges, harness: Harness) -> None:
         conversation_id, turn_id = await run_turn(harness, "Write.", "a")
         assert await changes.load_origin(ANN, conversation_id) is None
         first, second = Origin("https://example.com/a.git", "a" * 40), Origin("https://example.com/a.git", "b" * 40)
         claim = await harness.claim((await harness.say("Import.", conversation_id)).conversation_id)
-        for n, origin in enumerate((first, second)):
-            row = build_file(harness, turn_id, f"file{n}").model_copy(update={"description": origin.mark})
-            written = think(claim, "a") if not n else think(claim, "b", after=think(claim, "a"))
-            await harness.timelines.commit(claim.lease, replace(commit(claim, written), artifacts=(row,)))
+        rows = [
+            build_file(harness, turn_id, mark[-4:]).model_copy(update={"description": mark})
+            for mark in ("Imported from sales.csv", first.mark, second.mark)
+        ]
+        before, written = think(claim, "a"), think(claim, "b", after=think(claim, "a"))
+        await harness.timelines.commit(claim.lease, replace(commit(claim, before), artifacts=tuple(rows[:2])))
+        await harness.timelines.commit(claim.lease, replace(commit(claim, written), artifacts=tuple(rows[2:])))
 
         assert await changes.load_origin(ANN, conversation_id) == first
         for stranger in STRANGERS:

@@ -226,26 +226,6 @@ async def fetch_into(folder: GitFolder, repository: Repository, commit: str, rul
         raise GitUnavailable(f"{ref} of {url} has changed during the fetch.")
 
 
-async def find_branch(repository: Repository, branch: str, rules: GitRules) -> str | None:
-    """The commit of a branch; None if there is no such branch. Raises RepositoryRefused, BadSecrets, GitUnavailable."""
-    rules.check(repository.url)
-    token = await rules.load_token(repository)
-    async with open_git_folder(rules.limits) as folder:
-        command = ["ls-remote", "--quiet", "--heads", "--", repository.url, f"refs/heads/{branch}"]
-        listed = await _ask_host(folder, command, token, limit_s=rules.resolve_s)
-    return dict(_read_pairs(listed)).get(f"refs/heads/{branch}")
-
-
-async def push(folder: GitFolder, repository: Repository, commit: str, branch: str, rules: GitRules) -> None:
-    """Make `commit` the newest one of a branch, which it must continue. Raises RepositoryRefused, BadSecrets, and
-    GitUnavailable."""
-    rules.check(repository.url)
-    token = await rules.load_token(repository)
-    command = ["push", "--quiet", "--no-verify", "--no-follow-tags", "--no-recurse-submodules"]
-    command += ["--", repository.url, f"{commit}:refs/heads/{branch}"]
-    await _ask_host(folder, command, token, limit_s=rules.fetch_s)
-
-
 async def _ask_host(folder: GitFolder, command: Sequence[str], token: str, *, limit_s: float) -> bytes:
     """The output of a command that asks another host. Raises RepositoryRefused, GitUnavailable."""
     with _pipe_credential(token) as credential:

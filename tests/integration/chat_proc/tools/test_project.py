@@ -4,12 +4,12 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from helpers.git_sources import GitSource
 from turn_harness.checks import check_conversation
-from turn_harness.harness import ANN, Bench
+from turn_harness.harness import Bench
 from turn_harness.programs import build_parts
 from turn_harness.replies import answer, call
 
@@ -20,9 +20,7 @@ from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.workspace.history import ProjectPorts, open_projects
 from everturn.core.ids import TurnId
-from everturn.timeline.blocks import ApprovalRequestBody, Body, ToolResultBody
-from everturn.timeline.turns import SignalKind, TurnStatus
-from everturn.turns.inbox import IncomingSignal
+from everturn.timeline.blocks import ToolResultBody
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.history import MemoryWorkspaceChanges
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
@@ -30,9 +28,6 @@ from everturn_testing.turns.timelines import MemoryTimelines
 
 APP = "def total(values):\n    return sum(values)\n"
 FIXED = APP.replace("sum(values)", "sum(values or [])")
-
-
-_Body = TypeVar("_Body", bound=Body)
 
 
 class Desk:
@@ -60,16 +55,8 @@ class Desk:
         self.turn_id = self.bench.turn_rows[-1].id
         before = len(self.bench.blocks)
         await self.bench.work()
-        while self.bench.turn_rows[-1].status is TurnStatus.WAITING:
-            asked = self._list(ApprovalRequestBody, before)[-1]
-            signal = IncomingSignal(self.bench.ids.signal(), SignalKind.APPROVE, "", approval_id=asked.approval_id)
-            await self.bench.inbox.accept_signal(ANN, self.bench.conversation_id, signal, None)
-            await self.bench.work()
         await check_conversation(self.bench)
-        return self._list(ToolResultBody, before)
-
-    def _list(self, kind: type[_Body], first: int) -> list[_Body]:
-        return [block.body for block in self.bench.blocks[first:] if isinstance(block.body, kind)]
+        return [block.body for block in self.bench.blocks[before:] if isinstance(block.body, ToolResultBody)]
 
 
 def write(path: str, text: str) -> tuple[str, dict[str, Any]]:
@@ -227,7 +214,7 @@ def source(tmp_path: Path) -> GitSource:
 
 @pytest.fixture
 async def outside(source: GitSource) -> AsyncIterator[Desk]:
-    async with open_desk(WorkspaceSection(mode="git", repository=source.url, publish=True)) as desk:
+    async with open_desk(WorkspaceSection(mode="git", repository=source.url)) as desk:
         yield desk
 
 
@@ -268,57 +255,11 @@ async def test_a_project_stays_at_the_commit_with_which_it_began(outside: Desk, 
     assert "# Old" in read.text
 
 
-async def test_a_project_is_published_as_a_branch(outside: Desk, source: GitSource) -> None:
-    base = source.git("rev-parse", "HEAD")
-    await outside.turn("Begin.", ("git.import", {"paths": ["src/", "docs/"]}))
-    first = outside.turn_id
-    *_, published = await outside.turn(
-        "Fix it.",
-        ("react.checkout", {"paths": [f"fi:{first}.files/"]}),
-        write("src/app.py", FIXED),
-        ("git.remove", {"paths": ["docs/old.md"]}),
-        ("git.publish", {"branch": "fix", "message": "Fix the totals\n\nNone counts as empty."}),
-    )
-
-    branch = "everturn/fix"
-    assert json.loads(published.text)["published"]["branch"] == branch
-    assert source.git("rev-parse", f"{branch}~1") == base
-    assert source.git("log", "-1", "--format=%s", branch) == "Fix the totals"
-    assert source.git("diff", "--name-status", base, branch) == "D\tdocs/old.md\nM\tsrc/app.py"
-    assert source.git("show", f"{branch}:src/app.py") == FIXED.strip()
-    assert source.git("ls-tree", branch, "src/run.sh").startswith("100755")
-
-
-async def test_publishing_again_adds_a_commit(outside: Desk, source: GitSource) -> None:
-    publish = ("git.publish", {"branch": "fix", "message": "Change"})
-    await outside.turn("Begin.", ("git.import", {"paths": ["src/"]}), write("src/app.py", FIXED), publish)
-    first = source.git("rev-parse", "everturn/fix")
-
-    again, _, more = await outside.turn("More.", publish, write("src/new.py", "1\n"), publish)
-
-    assert "There is nothing to publish" in again.text and more.status == "ok"
-    assert source.git("rev-parse", "everturn/fix~1") == first
-    assert source.git("show", "everturn/fix:src/new.py") == "1"
-
-
-async def test_nothing_of_others_is_overwritten(outside: Desk, source: GitSource) -> None:
-    publish = ("git.publish", {"branch": "fix", "message": "Change"})
-    source.git("branch", "everturn/fix")
-    (early,) = await outside.turn("Early.", publish)
-    results = await outside.turn("Begin.", ("git.import", {"paths": ["src/"]}), write("src/app.py", FIXED), publish)
-
-    assert "no files of the repository yet" in early.text
-    assert "is not one that this conversation has published. Choose another branch." in results[-1].text
-    assert source.git("rev-parse", "everturn/fix") == source.git("rev-parse", "main")
-
-
 @pytest.mark.parametrize(
     ("tool", "params", "why"),
     [
         ("git.browse", {"folder": "none"}, "The repository has no folder 'none'."),
         ("git.import", {"paths": ["none", "src"]}, "Nothing was imported: The repository has no none."),
-        ("git.publish", {"branch": "main --force", "message": "x"}, "pattern"),
-        ("git.publish", {"branch": "../main", "message": "x"}, "pattern"),
     ],
 )
 async def test_bad_calls_for_a_repository_are_explained(
@@ -344,3 +285,14 @@ async def test_too_many_files_are_refused(outside: Desk, source: GitSource) -> N
     (refused,) = await outside.turn("Try.", ("git.import", {"paths": ["many"]}))
 
     assert refused.text == "Nothing was imported: They are more than 500 files or 256 MiB. Import smaller folders."
+
+
+async def test_a_deleted_file_that_replaced_a_folder_deletes_only_itself(desk: Desk) -> None:
+    await desk.turn("Write.", write("src/a.py", "1\n"), write("src/b.py", "2\n"))
+    await desk.turn("Replace and delete.", write("src", "3\n"), ("git.remove", {"paths": ["src"]}))
+    second = desk.turn_id
+
+    whole, diff = await desk.turn("List.", ("react.pull", {"paths": [f"fi:{second}.files/"]}), ("git.log", {}))
+
+    assert json.loads(whole.text)["pulled"][0]["files"] == ["src/a.py", "src/b.py"]
+    assert len(json.loads(diff.text)["commits"]) == 1

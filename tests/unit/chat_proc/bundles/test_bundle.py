@@ -111,8 +111,8 @@ def test_an_id_and_instructions_are_enough(tmp_path: Path) -> None:
             'bundle.toml, line 2: workspace: Only a workspace with the mode "git" can have a repository.',
         ),
         (
-            'id = "a"\n[workspace]\nmode = "git"\npublish = true',
-            "bundle.toml, line 2: workspace: There is no repository for ref, token and publish.",
+            'id = "a"\n[workspace]\nmode = "git"\nref = "main"',
+            "bundle.toml, line 2: workspace: There is no repository for ref and token.",
         ),
         (
             'id = "a"\n[workspace]\nmode = "git"\nrepository = "http://example.com/a.git"',

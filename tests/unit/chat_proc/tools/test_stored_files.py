@@ -9,6 +9,8 @@ from everturn.core.errors import Invalid, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId, is_id
 from everturn.files.model import ArtifactKind, parse_rn
+from everturn.history.model import Origin, read_origin
+from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn
@@ -102,3 +104,13 @@ async def test_an_unavailable_store_is_reported(objects) -> None:
 
     with pytest.raises(Unavailable):
         await save_file(objects, CALL, ProducedFile(Destination(FILE, "a.md"), b"x", "internal", "agent"))
+
+
+async def test_only_an_import_has_an_origin(objects: MemoryObjects) -> None:
+    origin = Origin("https://example.com/a.git", "a" * 40)
+    destination = Destination(FILE, "a.md")
+
+    imported = await save_file(objects, CALL, ProducedFile(destination, b"1", "internal", "agent", origin=origin))
+    claimed = await save_file(objects, CALL, ProducedFile(destination, b"1", "internal", "exec", origin.mark))
+
+    assert (read_origin(imported.description), read_origin(claimed.description)) == (origin, None)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from everturn.core.cancellation import acquire_in_thread, end_tasks
+from everturn.core.errors import Unavailable
 from everturn.core.loops import guarded
 
 KEPT_S: Final = 900.0
@@ -81,6 +82,11 @@ class KeptFolders(Generic[Key, Content]):
         try:
             await self._remove_old()
             yield filled.path, content
+        except (Unavailable, asyncio.CancelledError):
+            # What was interrupted may have left half of its files.
+            filled.kept = False
+            place.filled = None if place.filled is filled else place.filled
+            raise
         finally:
             place.used_at_s = asyncio.get_running_loop().time()
             filled.users -= 1
@@ -144,8 +150,11 @@ class KeptFolders(Generic[Key, Content]):
             if not is_full and place.used_at_s > unused_since_s:
                 continue
             old = place.filled
-            if not place.lock.locked() and (old is None or not old.users):
-                self._places.pop(key, None)
+            # Others may have removed or replaced it during the removals before.
+            is_current = self._places.get(key) is place
+            if is_current and not place.lock.locked() and (old is None or not old.users):
+                place.is_removed = True
+                self._places.pop(key)
                 if old is not None:
                     old.kept = False
                     await _remove_unused(old)

@@ -16,7 +16,9 @@ MAX_CHANGES = 20_000
 """Of one conversation. Building them all for the first time takes about a minute."""
 MAX_SUBJECT_CHARS = 72
 IMPORTED: Final = "Imported from "
-_ORIGIN: Final = re.compile(rf"{IMPORTED}(\S+) at ([0-9a-f]{{40,64}})")
+ORIGIN_FORM: Final = rf"{IMPORTED}(\S+) at ([0-9a-f]{{40,64}})"
+"""Of the description of a file that was imported. Only imports write it."""
+_ORIGIN: Final = re.compile(ORIGIN_FORM)
 _UNNAMED = "Change files"
 
 
@@ -63,9 +65,11 @@ class Origin:
 class WorkspaceChanges(Protocol):
     """The changes of a conversation's turns. Raises Unavailable."""
 
-    async def load(self, principal: Principal, conversation_id: ConversationId) -> tuple[TurnChanges, ...]:
-        """Those of all ended turns that changed files, in the order of the turns; files that were found to be harmful
-        later are left out. Empty for a conversation of somebody else.
+    async def load(
+        self, principal: Principal, conversation_id: ConversationId, *, also: TurnId | None = None
+    ) -> tuple[TurnChanges, ...]:
+        """Those of all ended turns that changed files, in the order of the turns, and those that the turn `also` has
+        made so far. Files that were found to be harmful later are left out. Empty for a conversation of somebody else.
 
         Raises Invalid if there are more than MAX_CHANGES.
         """

@@ -8,12 +8,12 @@ from itertools import groupby
 from operator import itemgetter
 
 from everturn.core.identity import Principal
-from everturn.core.ids import ConversationId
+from everturn.core.ids import ConversationId, TurnId
 from everturn.files.model import WHITEOUT_MIME
 from everturn.files.postgres import read_artifact
 from everturn.history.model import (
-    IMPORTED,
     MAX_CHANGES,
+    ORIGIN_FORM,
     Origin,
     TurnChanges,
     build_changes,
@@ -21,6 +21,7 @@ from everturn.history.model import (
     check_changes,
     read_origin,
 )
+from everturn.history.project import settle_changes
 from everturn.postgres.pool import Database, Row
 
 _CHANGES = """
@@ -29,12 +30,12 @@ SELECT t.ordinal, n.* FROM (
          FROM artifact
         WHERE conversation_id = $1 AND kind = 'file'
         ORDER BY turn_id DESC, ref COLLATE "C", created_at DESC, id DESC) AS n
-  JOIN turn t ON t.id = n.turn_id AND t.status IN ('completed', 'failed', 'cancelled')
+  JOIN turn t ON t.id = n.turn_id AND (t.status IN ('completed', 'failed', 'cancelled') OR t.id = $4)
  WHERE n.revoked_at IS NULL AND (NOT n.removed OR n.mime = $2) ORDER BY t.ordinal LIMIT $3
 """
 _IMPORTED = """
 SELECT description FROM artifact
- WHERE conversation_id = $1 AND kind = 'file' AND starts_with(description, $2) ORDER BY created_at, id LIMIT 1
+ WHERE conversation_id = $1 AND kind = 'file' AND description ~ $2 ORDER BY created_at, id LIMIT 1
 """
 # The JSON of the text, and only its beginning: the messages of all turns can be large.
 _TURNS = "SELECT id, created_at, left((request::json -> 'text')::text, 4000) AS text FROM turn WHERE id = ANY($1)"
@@ -47,9 +48,11 @@ class PostgresWorkspaceChanges:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def load(self, principal: Principal, conversation_id: ConversationId) -> tuple[TurnChanges, ...]:
+    async def load(
+        self, principal: Principal, conversation_id: ConversationId, *, also: TurnId | None = None
+    ) -> tuple[TurnChanges, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
-            rows = await transaction.fetch(_CHANGES, conversation_id, WHITEOUT_MIME, MAX_CHANGES + 1)
+            rows = await transaction.fetch(_CHANGES, conversation_id, WHITEOUT_MIME, MAX_CHANGES + 1, also)
             check_changes(len(rows))
             turns = await transaction.fetch(_TURNS, list({row["turn_id"] for row in rows}))
         found = {row["id"]: row for row in turns}
@@ -57,7 +60,7 @@ class PostgresWorkspaceChanges:
 
     async def load_origin(self, principal: Principal, conversation_id: ConversationId) -> Origin | None:
         async with self._database.transaction(principal, readonly=True) as transaction:
-            description = await transaction.fetchval(_IMPORTED, conversation_id, IMPORTED)
+            description = await transaction.fetchval(_IMPORTED, conversation_id, f"^{ORIGIN_FORM}$")
         return None if description is None else read_origin(description)
 
 
@@ -68,12 +71,14 @@ def _read_beginning(written: str) -> str:
 
 
 def _build(rows: Sequence[Row], turns: Mapping[str, Row]) -> tuple[TurnChanges, ...]:
-    return tuple(
-        TurnChanges(
-            turn_id,
-            turns[turn_id]["created_at"],
-            build_subject(_read_beginning(turns[turn_id]["text"])),
-            build_changes(map(read_artifact, changes)),
-        )
-        for turn_id, changes in groupby(rows, key=itemgetter("turn_id"))
+    return settle_changes(
+        [
+            TurnChanges(
+                turn_id,
+                turns[turn_id]["created_at"],
+                build_subject(_read_beginning(turns[turn_id]["text"])),
+                build_changes(map(read_artifact, changes)),
+            )
+            for turn_id, changes in groupby(rows, key=itemgetter("turn_id"))
+        ]
     )

@@ -21,7 +21,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.kept_folders import KeptFolders, open_root
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
-from everturn.git import GitCommit, GitFolder, GitLimits, RepositoryRefused
+from everturn.git import GitCommit, GitFolder, GitLimits, OutputTooLong
 from everturn.history.model import TurnChanges, WorkspaceChanges
 
 BRANCH: Final = "refs/heads/main"
@@ -43,6 +43,8 @@ MAX_BLAME_BYTES: Final = 4 * 1024 * 1024
 MAX_LIST_BYTES: Final = 41 * 20_001
 """A commit for each change."""
 AUTHOR: Final = "Everturn <agent@everturn.invalid>"
+_IGNORED: Final = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+"""Characters that HFS+ ignores in names."""
 _RESERVED: Final = frozenset({".git", "git~1"})
 """Names, in lower case, that git does not check out, because on some file systems they are its own folder."""
 _BLAMED: Final = re.compile(r"[0-9a-f]{40} [0-9]+ [0-9]+(?: [0-9]+)?$")
@@ -105,7 +107,7 @@ class GitHistory:
         command += ["--root", "--no-commit-id", new.commit] if old is None else [old.commit, new.commit]
         try:
             changed = await self.folder.run([*command, "--", *paths], output_bytes=MAX_DIFF_BYTES)
-        except RepositoryRefused as refused:
+        except OutputTooLong as refused:
             raise Invalid(
                 f"The changes have more than {MAX_DIFF_BYTES // 1024} KiB. Name some of the files."
             ) from refused
@@ -262,5 +264,7 @@ def _find_last(commits: Sequence[TurnCommit]) -> str:
 
 
 def is_possible_path(path: str) -> bool:
-    """Whether a commit may have a file of this name."""
-    return _RESERVED.isdisjoint(path.lower().split("/"))
+    """Whether a commit may have a file of this name: not if a file system could take a part of it for `.git`."""
+    return not any(
+        _IGNORED.sub("", part).lower().partition(":")[0].rstrip(" .") in _RESERVED for part in path.split("/")
+    )

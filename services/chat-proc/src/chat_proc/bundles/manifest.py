@@ -179,21 +179,20 @@ class TurnBudget(Section):
 
 class WorkspaceSection(Section):
     """`workspace`: with the mode `git`, the files of each turn continue those of the turns before, as commits. Then a
-    project can begin with files of a `repository`, at the branch, tag or commit `ref`; with `publish`, turns can push
-    it to a new branch there, after a person's approval. `token` names the secret that the repository needs."""
+    project can begin with files of a `repository`, at the branch, tag or commit `ref`; `token` names the secret that
+    it needs."""
 
     mode: WorkspaceMode = "custom"
     repository: RepositoryUrl = ""
     ref: GitRef = ""
     token: TokenReference = ""
-    publish: bool = False
 
     @model_validator(mode="after")
     def check_repository(self) -> "WorkspaceSection":
         if self.mode != "git" and self.repository:
             raise ValueError('Only a workspace with the mode "git" can have a repository')
-        if not self.repository and (self.ref or self.token or self.publish):
-            raise ValueError("There is no repository for ref, token and publish")
+        if not self.repository and (self.ref or self.token):
+            raise ValueError("There is no repository for ref and token")
         return self
 
 

@@ -48,7 +48,6 @@ BUILTIN_TOOLS: Final = frozenset(
         "git.diff",
         "git.import",
         "git.log",
-        "git.publish",
         "git.remove",
         "io_tools.list_files",
         "io_tools.read_file",
@@ -178,12 +177,12 @@ def _project_tools(
     ports: ToolPorts, history: WorkspaceHistory, workspace: WorkspaceSection, bundle_id: str
 ) -> Sequence[Tool]:
     projects = ports.find_projects()
-    tools = build_history_tools(projects, history)
+    tools = build_history_tools(projects)
     if not workspace.repository:
         return tools
     repository = Repository(workspace.repository, workspace.ref, workspace.token, bundle_id)
-    outside = OutsideRepository(repository, projects.rules, projects.fetched, ports.objects)
-    return [*tools, *build_outside_tools(projects, outside, history, ports.objects, publish=workspace.publish)]
+    outside = OutsideRepository(repository, projects.rules, projects.fetched)
+    return [*tools, *build_outside_tools(projects, outside, history, ports.objects)]
 
 
 def _io_tools(history: WorkspaceHistory, objects: Objects, reading: ReadPorts) -> list[Tool]:

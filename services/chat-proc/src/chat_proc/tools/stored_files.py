@@ -29,6 +29,7 @@ from everturn.core.ids import ArtifactId, CallId, make_id
 from everturn.core.refs import FileRef, OutputRef, check_path, file_ref, log_ref, output_ref, parse_ref
 from everturn.files.model import WHITEOUT_MIME, Artifact, ArtifactKind, Rn, object_key
 from everturn.files.objects import Objects
+from everturn.history.model import Origin, read_origin
 
 BINARY = "application/octet-stream"
 TEXT = "text/plain"
@@ -124,7 +125,8 @@ class Destination:
 class ProducedFile:
     """A file to store. `stage` says what created it: the agent itself or a sandboxed program.
 
-    `sha256` is in hex, if already known; empty if it has to be computed.
+    `sha256` is in hex, if already known; empty if it has to be computed. Only a file that was imported has an `origin`,
+    which is its description.
     """
 
     destination: Destination
@@ -133,6 +135,7 @@ class ProducedFile:
     stage: Literal["agent", "exec"]
     description: str = ""
     sha256: str = ""
+    origin: Origin | None = None
 
 
 def read_destination(path: str, context: ToolContext, *, default: ArtifactKind) -> Destination:
@@ -291,8 +294,13 @@ def _build_artifact(call_id: CallId, context: ToolContext, produced: ProducedFil
         object_key=object_key(context.conversation_id, sha256),
         visibility=produced.visibility,
         verdict=NOT_SCANNED,
-        description=produced.description,
+        description=produced.origin.mark if produced.origin else _disarm(produced.description),
     )
+
+
+def _disarm(description: str) -> str:
+    """A description that names no origin: that is for imports alone."""
+    return description if read_origin(description) is None else f"({description})"
 
 
 def _build_rn(context: ToolContext, kind: ArtifactKind, path: str, stage: Literal["agent", "exec"]) -> Rn:

@@ -15,7 +15,7 @@ from everturn.core.errors import Invalid
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.refs import check_path
 from everturn.execution.messages import RunLimits
-from everturn.files.model import WHITEOUT_MIME, Artifact, ArtifactKind, find_inner_path
+from everturn.files.model import Artifact, ArtifactKind
 from everturn.skills.model import SCHEME, SKILLS_FOLDER, SkillFile
 from everturn.timeline.blocks import (
     AttachmentBody,
@@ -97,14 +97,12 @@ class PulledRoot(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A turn's files by path, and the roots that it pulled. `written_bytes` counts every written version. `deleted` are
-    paths below `files/` that the turn has deleted, for itself and for those that follow."""
+    """A turn's files by path, and the roots that it pulled. `written_bytes` counts every written version."""
 
     turn_id: TurnId
     files: Mapping[str, LocalFile] = field(default_factory=dict[str, LocalFile])
     pulled: tuple[PulledRoot, ...] = ()
     written_bytes: int = 0
-    deleted: frozenset[str] = frozenset()
 
     @property
     def own(self) -> tuple[LocalFile, ...]:
@@ -152,7 +150,6 @@ class WorkspaceFold:
         self._files: dict[str, LocalFile] = {}
         self._pulled: dict[str, PulledRoot] = {}
         self._written_bytes = 0
-        self._deleted: set[str] = set()
 
     def extend(self, blocks: Iterable[Block]) -> None:
         """Take the next blocks."""
@@ -163,8 +160,7 @@ class WorkspaceFold:
     @property
     def workspace(self) -> Workspace:
         """The workspace after the blocks so far."""
-        pulled, deleted = tuple(self._pulled.values()), frozenset(self._deleted)
-        return Workspace(self._turn_id, dict(self._files), pulled, self._written_bytes, deleted)
+        return Workspace(self._turn_id, dict(self._files), tuple(self._pulled.values()), self._written_bytes)
 
     def _take(self, block: Block) -> None:
         match block.body:
@@ -202,14 +198,10 @@ class WorkspaceFold:
             self._files = {path: file for path, file in self._files.items() if not is_workspace_file(file)}
         for artifact in checkout.removed:
             self._files.pop(artifact.path, None)
-            if artifact.mime == WHITEOUT_MIME:
-                self._deleted.add(find_inner_path(artifact))
         for artifact, source in zip(checkout.artifacts, checkout.sources, strict=True):
             self._put(own_file(artifact, checked_out_from=source))
 
     def _put(self, file: LocalFile) -> None:
-        if file.origin == "own":
-            self._deleted.discard(find_inner_path(file.stored))
         self._files.pop(file.path, None)
         self._files[file.path] = file
 

@@ -5,7 +5,6 @@ the file as it was after that turn, whichever turn wrote it, so reading, pulling
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -16,63 +15,22 @@ from everturn.core.refs import FileRef, file_ref, parse_ref
 from everturn.files.model import Artifact, Rn
 from everturn.files.ports import Artifacts, WorkspaceTurn, check_page, end_of_prefix
 from everturn.history.model import TurnChanges, WorkspaceChanges
+from everturn.history.project import Project, fold_project
 
 _FILES = ".files/"
 
 
-class Project:
-    """The files of a project by path below `files/`, while turns change them."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, Artifact] = {}
-        self._folders = Counter[str]()
-        """How many files are below each folder."""
-
-    def apply(self, turn: TurnChanges) -> None:
-        """Change the files as this turn did. As in git, a file takes the place of a folder of its name, and back."""
-        for change in turn.changes:
-            self._remove(change.path)
-            if change.artifact is not None:
-                if self._folders[change.path]:
-                    for below in [other for other in self.files if other.startswith(f"{change.path}/")]:
-                        self._remove(below)
-                for folder in _list_folders(change.path):
-                    self._remove(folder)
-                    self._folders[folder] += 1
-                self.files[change.path] = change.artifact
-
-    def _remove(self, path: str) -> None:
-        if self.files.pop(path, None) is not None:
-            self._folders.subtract(_list_folders(path))
-
-
-def _list_folders(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:end]) for end in range(1, len(parts))]
-
-
-def fold_project(turns: Sequence[TurnChanges], last: str | None = None) -> Mapping[str, Artifact]:
-    """The files after the turn `last`, or after all of them, by path below `files/`."""
-    project = Project()
-    for turn in turns:
-        if last is None or turn.turn_id <= last:
-            project.apply(turn)
-    return project.files
-
-
 async def load_project(
-    changes: WorkspaceChanges, principal: Principal, conversation_id: ConversationId, last: str | None = None
+    changes: WorkspaceChanges, principal: Principal, conversation_id: ConversationId, last: TurnId
 ) -> Mapping[str, Artifact]:
-    """The files after the turn `last`, or after all that have ended; none if that turn is newer than all changes.
-    Raises Invalid if there are too many changes, and Unavailable."""
-    turns = await changes.load(principal, conversation_id)
-    if last is not None and (not turns or last > turns[-1].turn_id):
-        return {}
+    """The files after the turn `last`, or as they are if it goes on. Raises Invalid if there are too many changes, and
+    Unavailable."""
+    turns = await changes.load(principal, conversation_id, also=last)
     return await asyncio.to_thread(fold_project, turns, last)
 
 
 class ProjectArtifacts:
-    """Implements Artifacts: those of `artifacts`, and for each ended turn also the files that earlier turns left."""
+    """Implements Artifacts: those of `artifacts`, and for each turn also the files that earlier turns left."""
 
     def __init__(self, artifacts: Artifacts, changes: WorkspaceChanges) -> None:
         self._artifacts = artifacts

@@ -1,29 +1,27 @@
 """`git.log`, `git.diff`, `git.blame` and `git.remove`: the history of a workspace whose turns are commits."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from importlib.resources import files as resources
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
-from chat_proc.git import GitRules
-from chat_proc.tools.stored_files import build_deletion, load_local
-from chat_proc.workspace.loading import WorkspaceHistory
-from chat_proc.workspace.local import MAX_PATHS, Workspace, is_workspace_file
+from chat_proc.git import GitRules, Repository
+from chat_proc.tools.stored_files import build_deletion
+from chat_proc.workspace.local import MAX_PATHS
 from chat_proc.workspace.naming import find_similar, render_result
 from chat_proc.workspace.outside import MAX_FETCHED, MAX_FETCHED_BYTES
-from chat_proc.workspace.project import load_project
 from everturn.core.errors import Invalid, NotFound
 from everturn.core.kept_folders import KeptFolders, open_root
 from everturn.core.refs import check_path, named_artifact_ref
-from everturn.files.model import find_inner_path
 from everturn.files.objects import Objects
 from everturn.git import GitUnavailable
-from everturn.history.model import FileChange, TurnChanges, WorkspaceChanges, sort_changes
+from everturn.history.model import FileChange, TurnChanges, WorkspaceChanges
+from everturn.history.project import fold_project
 from everturn.history.repository import GitHistories, GitHistory, TurnCommit, open_histories
 from everturn.timeline.blocks import BlockType, CheckoutBody
 from everturn.turns.model import Effect
@@ -53,11 +51,11 @@ Path = Annotated[str, AfterValidator(_strip)]
 @dataclass(frozen=True, slots=True)
 class ProjectPorts:
     """The changes of turns, the repositories that are built from them, and those that were fetched from outside, by
-    address and commit. `rules` say which may be fetched."""
+    their commit. `rules` say which may be fetched."""
 
     changes: WorkspaceChanges
     histories: GitHistories
-    fetched: KeptFolders[tuple[str, str], str]
+    fetched: KeptFolders[tuple[Repository, str], str]
     rules: GitRules = GitRules()  # noqa: RUF009 - a frozen value
 
 
@@ -65,7 +63,7 @@ class ProjectPorts:
 async def open_projects(changes: WorkspaceChanges, objects: Objects, rules: GitRules) -> AsyncGenerator[ProjectPorts]:
     """The ports over folders of temporary files of this process."""
     async with open_histories(changes, objects) as histories, open_root("everturn-fetched-") as root:
-        fetched = KeptFolders[tuple[str, str], str](root, max_kept=MAX_FETCHED, max_bytes=MAX_FETCHED_BYTES)
+        fetched = KeptFolders[tuple[Repository, str], str](root, max_kept=MAX_FETCHED, max_bytes=MAX_FETCHED_BYTES)
         yield ProjectPorts(changes, histories, fetched, rules)
 
 
@@ -132,9 +130,8 @@ class DiffParams(BaseModel):
 class DiffTool:
     """Shows what changed between two states."""
 
-    def __init__(self, ports: ProjectPorts, files: WorkspaceHistory) -> None:
+    def __init__(self, ports: ProjectPorts) -> None:
         self._ports = ports
-        self._files = files
         summary = "Show what changed in the project between two turns, or in this turn, as a unified diff."
         self.spec = _build_spec("git.diff", summary, DiffParams)
 
@@ -154,23 +151,11 @@ class DiffTool:
         """None for HEAD before there is a commit."""
         if name != NOW:
             return None if name == "HEAD" and not history.commits else history.find(name)
-        workspace = await load_local(self._files, call.context)
-        pending = build_pending(workspace, call)
-        return await self._ports.histories.commit(history, pending) if pending.changes else _find_head(history)
-
-
-def _find_head(history: GitHistory) -> TurnCommit | None:
-    return history.commits[-1] if history.commits else None
-
-
-def build_pending(workspace: Workspace, call: ToolCall) -> TurnChanges:
-    """What this turn has changed so far."""
-    written = [file.stored for file in workspace.own if is_workspace_file(file)]
-    changes = [FileChange(find_inner_path(artifact), artifact) for artifact in written]
-    changes += [FileChange(path) for path in sorted(workspace.deleted)]
-    return TurnChanges(
-        workspace.turn_id, datetime.fromisoformat(call.context.now), "Changes of this turn", sort_changes(changes)
-    )
+        context = call.context
+        turns = await self._ports.changes.load(context.principal, context.conversation_id, also=context.turn_id)
+        if not turns or turns[-1].turn_id != context.turn_id:
+            return history.commits[-1] if history.commits else None
+        return await self._ports.histories.commit(history, turns[-1])
 
 
 class BlameParams(BaseModel):
@@ -214,9 +199,8 @@ class RemoveParams(BaseModel):
 class RemoveTool:
     """The rows that delete are part of a checkout block, which changes the workspace as other checkouts do."""
 
-    def __init__(self, ports: ProjectPorts, files: WorkspaceHistory) -> None:
+    def __init__(self, ports: ProjectPorts) -> None:
         self._ports = ports
-        self._files = files
         self.spec = ToolSpec(
             tool_id="git.remove",
             summary="Delete files of the project: this turn's workspace and those that follow lack them.",
@@ -228,10 +212,8 @@ class RemoveTool:
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         params, context = RemoveParams.model_validate(call.params), call.context
-        workspace = await load_local(self._files, context)
-        project = await load_project(self._ports.changes, context.principal, context.conversation_id)
-        own = {find_inner_path(file.stored): file.stored for file in workspace.own if is_workspace_file(file)}
-        present = {path: each for path, each in (dict(project) | own).items() if path not in workspace.deleted}
+        turns = await self._ports.changes.load(context.principal, context.conversation_id, also=context.turn_id)
+        present = await asyncio.to_thread(fold_project, turns)
         wanted = dict.fromkeys(params.paths)
         if missing := [path for path in wanted if path not in present]:
             like = [name for path in missing for name in find_similar(path, present, count=2, cutoff=0.6)]
@@ -256,8 +238,6 @@ def _build_spec(tool_id: str, summary: str, params: type[BaseModel]) -> ToolSpec
     )
 
 
-def build_history_tools(
-    ports: ProjectPorts, history: WorkspaceHistory
-) -> Sequence[LogTool | DiffTool | BlameTool | RemoveTool]:
+def build_history_tools(ports: ProjectPorts) -> Sequence[LogTool | DiffTool | BlameTool | RemoveTool]:
     """The tools of a workspace with a git history."""
-    return (LogTool(ports), DiffTool(ports, history), BlameTool(ports), RemoveTool(ports, history))
+    return (LogTool(ports), DiffTool(ports), BlameTool(ports), RemoveTool(ports))

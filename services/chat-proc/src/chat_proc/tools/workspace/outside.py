@@ -1,18 +1,17 @@
-"""`git.browse`, `git.import` and `git.publish`: the repository outside with which a project began."""
+"""`git.browse` and `git.import`: the repository outside with which a project began."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from importlib.resources import files as resources
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import Record, Tool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.stored_files import Destination, ProducedFile, load_local, save_file
-from chat_proc.tools.workspace.history import Path, ProjectPorts, build_pending
+from chat_proc.tools.workspace.history import Path, ProjectPorts
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import (
     MAX_FILE_BYTES,
@@ -25,8 +24,7 @@ from chat_proc.workspace.local import (
     is_workspace_file,
 )
 from chat_proc.workspace.naming import render_result
-from chat_proc.workspace.outside import OURS, OutsideRepository, Publication
-from chat_proc.workspace.project import Project
+from chat_proc.workspace.outside import OutsideRepository
 from everturn.core.errors import Conflict, Invalid
 from everturn.core.refs import check_path, named_artifact_ref
 from everturn.core.settings import BadSecrets
@@ -43,12 +41,9 @@ MAX_ENTRIES: Final = 500
 MAX_NAMED: Final = 20
 """Skipped files that the result names."""
 GIT_S: Final = 300.0
-"""Limit of a call: a fetch may take two minutes, and a push too."""
+"""Limit of a call: a fetch may take two minutes."""
 _LFS: Final = b"version https://git-lfs.github.com/spec/"
 _FAILURES: Final = (Invalid, Conflict, GitUnavailable, BadSecrets)
-_Branch = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,80}(/[A-Za-z0-9][A-Za-z0-9_-]{0,80}){0,3}$")
-]
 
 
 class BrowseParams(BaseModel):
@@ -75,9 +70,9 @@ class BrowseTool:
             origin = await _find_origin(self._ports, self._outside, call)
             async with self._outside.open(origin) as commit:
                 entries = await commit.list_folder(params.folder or "")
+                names = await asyncio.to_thread(lambda: [*map(_name_entry, islice(entries, MAX_ENTRIES + 1))])
         except _FAILURES as error:
             return ToolOutcome("error", error.detail)
-        names = [_name_entry(entry) for entry in islice(entries, MAX_ENTRIES + 1)]
         if not names:
             return ToolOutcome("error", f"The repository has no folder {params.folder!a}.")
         result: dict[str, Any] = {
@@ -158,7 +153,7 @@ class ImportTool:
         data = await commit.read(chosen.entries[path])
         if data.startswith(_LFS):
             chosen.skipped.append(f"{path}: only the pointer of Git LFS; its content is not part of the repository")
-        produced = ProducedFile(Destination(ArtifactKind.FILE, path), data, "internal", "agent", origin.mark)
+        produced = ProducedFile(Destination(ArtifactKind.FILE, path), data, "internal", "agent", origin=origin)
         return await save_file(self._objects, call, produced)
 
 
@@ -207,52 +202,6 @@ def _shorten(skipped: Sequence[str]) -> list[str]:
     return [*skipped[:MAX_NAMED], *([f"and {more} more"] if more > 0 else [])]
 
 
-class PublishParams(BaseModel):
-    """The branch, of which the repository's name begins with `everturn/`, and the message of the commit."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    branch: _Branch
-    message: str = Field(min_length=1, max_length=4_000)
-
-
-class PublishTool:
-    """A person approves each call. The credential stays on the worker."""
-
-    def __init__(self, ports: ProjectPorts, outside: OutsideRepository, history: WorkspaceHistory) -> None:
-        self._ports = ports
-        self._outside = outside
-        self._history = history
-        summary = "Push the project as a commit to a branch of the repository that it comes from."
-        self.spec = _build_spec("git.publish", summary, PublishParams, Effect.IRREVERSIBLE)
-
-    async def run(self, call: ToolCall) -> ToolOutcome:
-        params, context = PublishParams.model_validate(call.params), call.context
-        turns = await self._ports.changes.load(context.principal, context.conversation_id)
-        pending = build_pending(await load_local(self._history, context), call)
-        project = Project()
-        for turn in (*turns, pending):
-            project.apply(turn)
-        changed = {change.path for turn in (*turns, pending) for change in turn.changes}
-        publication = Publication(
-            conversation_id=context.conversation_id,
-            branch=f"{OURS}{params.branch}",
-            message=params.message,
-            time_s=int(datetime.fromisoformat(context.now).timestamp()),
-            files={path: each for path, each in project.files.items() if is_possible_path(path)},
-            deleted=sorted(path for path in changed.difference(project.files) if is_possible_path(path)),
-        )
-        try:
-            origin = await self._ports.changes.load_origin(context.principal, context.conversation_id)
-            if origin is None:
-                raise Invalid("This project has no files of the repository yet. Import those that you change.")
-            commit = await self._outside.publish(await self._outside.find_origin(origin), publication)
-        except _FAILURES as error:
-            return ToolOutcome("error", f"Nothing was published: {error.detail}")
-        published = {"repository": origin.url, "branch": publication.branch, "commit": commit}
-        return ToolOutcome("ok", render_result({"published": published}), data={"published": published})
-
-
 async def _find_origin(ports: ProjectPorts, outside: OutsideRepository, call: ToolCall) -> Origin:
     context = call.context
     return await outside.find_origin(await ports.changes.load_origin(context.principal, context.conversation_id))
@@ -267,19 +216,12 @@ def _build_spec(tool_id: str, summary: str, params: type[BaseModel], effect: Eff
         effect=effect,
         strategy="exploration" if effect is Effect.PURE else "exploitation",
         timeout_s=GIT_S,
-        untrusted=effect is not Effect.IRREVERSIBLE,
-        requires_approval=effect is Effect.IRREVERSIBLE,
+        untrusted=True,
     )
 
 
 def build_outside_tools(
-    ports: ProjectPorts,
-    outside: OutsideRepository,
-    history: WorkspaceHistory,
-    objects: Objects,
-    *,
-    publish: bool,
+    ports: ProjectPorts, outside: OutsideRepository, history: WorkspaceHistory, objects: Objects
 ) -> Sequence[Tool]:
     """The tools of a project that comes from a repository."""
-    tools: list[Tool] = [BrowseTool(ports, outside), ImportTool(ports, outside, history, objects)]
-    return [*tools, PublishTool(ports, outside, history)] if publish else tools
+    return [BrowseTool(ports, outside), ImportTool(ports, outside, history, objects)]
