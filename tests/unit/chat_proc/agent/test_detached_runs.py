@@ -26,7 +26,7 @@ from chat_proc.sandbox.receipts import ReceiptSigner, find_key_id, verify_receip
 from chat_proc.sandbox.remote.port import EngineUnavailable, RemoteRun, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
 from chat_proc.sandbox.results import build_broken, hash_bytes
-from chat_proc.tools.code import run_code
+from chat_proc.tools.code import detached_calls, run_code
 from chat_proc.tools.code.detached_calls import MAX_STARTS, WAIT_FOR_RESULT_S, DetachedCalls
 from chat_proc.tools.code.inputs import InputLoader, Inputs
 from chat_proc.tools.code.run_code import RunCodeTool
@@ -502,7 +502,33 @@ async def test_a_store_that_hangs_only_delays_the_files_of_a_run(bench: Bench, m
     assert [artifact.filename for artifact in results(bench)[0].artifacts] == ["a.txt"]
 
 
-async def test_a_lost_run_is_not_started_again_without_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_does_not_answer_only_delays_the_result_of_a_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+    await site.end()
+
+    async def hang(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as outage:
+        outage.setattr(detached_calls, "COLLECT_S", 0.05)
+        outage.setattr(site.held, "collect", hang)
+        await site.worker.run_one()
+        assert (bench.turn_rows[0].status, results(bench)) == (TurnStatus.QUEUED, [])
+    await site.work()
+    await site.look()
+
+    assert [result.status for result in results(bench)] == ["ok"]
+    await check_end(bench)
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_a_lost_run_waits_for_its_inputs_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
     bench = Bench(RUN, RUN, answer("Done."))
     await bench.say("Compute it twice.")
     first, lost, heir = Site(bench), Site(bench), Site(bench)
@@ -523,14 +549,17 @@ async def test_a_lost_run_is_not_started_again_without_its_inputs(monkeypatch: p
     bench.objects.down = True
     await heir.worker.run_one()
     assert (bench.turn_rows[0].status, heir.sandbox.begun) == (TurnStatus.QUEUED, [])
-    bench.objects.down = False
+    if comes_back:
+        bench.objects.down = False
+    else:
+        bench.clock.advance(RUN_TIMEOUT_S + lost.held.allowance_s + WAIT_FOR_RESULT_S)
     heir.sandbox.end.set()
     await lost.watch.close()
     await heir.work()
 
-    assert given[0] == {}
-    assert len(given) == 3
-    assert given[1] == given[2] != {}
+    assert (given[0], len(given)) == ({}, 3)
+    assert given[1] != {}
+    assert given[2] == (given[1] if comes_back else {})
 
 
 @pytest.mark.parametrize("has_ended", [True, False])

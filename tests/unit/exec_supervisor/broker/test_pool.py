@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from everturn.core.errors import Invalid
 from everturn.execution.profiles import ExecutionProfile
-from exec_supervisor.broker.engine import StartFailed
+from exec_supervisor.broker.engine import StartFailed, StartTimedOut
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pairs import UnknownProfile
 from exec_supervisor.broker.pool import Pool, check_warm_fits
@@ -188,7 +188,7 @@ async def test_a_profile_that_waits_for_its_image_holds_up_no_other_one(monkeypa
             late += 1
             await (asyncio.sleep(0) if late == 1 else waiting.wait())
             if late == 1:
-                raise StartFailed("the image can't be pulled")
+                raise StartTimedOut("the image can't be pulled")
         return await boot(name, run_id)
 
     typed: Any = maker

@@ -45,8 +45,8 @@ TRIALS_S: Final = 120.0
 """For the first boots of all profiles of a worker, which is not ready before. An image that can't be pulled delays one
 by as long as a broker waits for it. With the trial of the launcher, which can take as long, it stays below the startup
 probe of workers on Kubernetes."""
-TRIALS_AT_ONCE: Final = 8
-"""Each takes a processor for a moment, unless it waits."""
+TRIALS_AT_ONCE: Final = 2
+"""Each can take a processor for seconds, and fails if others take it. What has not begun in time is offered."""
 
 _PAUSE_S: Final = 0.25
 

@@ -16,7 +16,7 @@ import structlog
 
 from everturn.core.errors import Invalid
 from everturn.execution.profiles import Profiles
-from exec_supervisor.broker.engine import EngineDown, EngineRefused, StartFailed
+from exec_supervisor.broker.engine import EngineDown, EngineRefused, StartFailed, StartTimedOut
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pair import BootedPair
 from exec_supervisor.broker.pairs import Busy, Pairs
@@ -35,7 +35,7 @@ _ROOM_CHECK_S: Final = 1.0
 @dataclass(slots=True)
 class _WarmPairs:
     """The warm pairs of one profile, oldest first, and the failures of its last boots and pairs. `is_failing` means
-    that the last boot failed, and `is_booting` that it is repeated now."""
+    that the last boot waited in vain, such as for an image, and `is_booting` that it is repeated now, beside others."""
 
     wanted: int
     ready: deque["_Warm"] = field(default_factory=deque["_Warm"])
@@ -158,7 +158,7 @@ class Pool:
             booted = await self._maker.boot(name)
         except (EngineDown, EngineRefused, StartFailed, Busy) as error:
             self._note_failure(pairs)
-            pairs.is_failing = True
+            pairs.is_failing = isinstance(error, StartTimedOut)
             _log.warning("Could not boot a warm pair", profile=name, failures=pairs.failures, detail=str(error))
         else:
             pairs.is_failing = False

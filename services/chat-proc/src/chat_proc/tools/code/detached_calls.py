@@ -1,5 +1,6 @@
 """The run of a call that may be detached: starts it, finds it again, and collects its result."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
@@ -25,6 +26,8 @@ MAX_STARTS: Final = 3
 """Starts of one call's run. Runs are lost with a worker or a machine, and a program can be the reason."""
 COLLECT_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """The turn keeps its worker while it tries to read a result that is stored. Then it goes back into the queue."""
+COLLECT_S: Final = 100.0
+"""For all tries together, so that the time limit of the call leaves enough for storing the files."""
 WAIT_FOR_RESULT_S: Final = 900.0
 """Beyond the time that its starts may take: a result that can't be read or stored until then fails its call."""
 
@@ -99,7 +102,9 @@ class DetachedCalls:
             why = f"It was started {run.starts} times and was lost each time. {detail}".strip()
             return CallRun(_fail(request, limits, "sandbox_failed", why), run.run_id, request.notes, run.age_s)
         _log.warning("Starting a lost run again", run_id=run.run_id, starts=run.starts, why=run.detail)
-        return await self._start(call, await self.retry(prepare_again), engine, run.starts + 1, run.age_s)
+        # Not for ever: a file that can never be read again is left out, as at a first start.
+        ready = await (self.retry(prepare_again) if may_wait else prepare())
+        return await self._start(call, ready, engine, run.starts + 1, run.age_s)
 
     async def retry(self, make: Callable[[], Awaitable[_T]]) -> _T:
         """What `make` returns. Raises CallPostponed if it is still Unavailable after the last retry: a run that has
@@ -128,11 +133,12 @@ class DetachedCalls:
             return CollectedRun(_fail(request, limits, "sandbox_failed", why), request.notes)
         named = replace(request, execution_id=run.run_id)
         try:
-            return await self._collecting.call(lambda: engine.collect(named, run))
-        except Unavailable as error:
+            async with asyncio.timeout(COLLECT_S):
+                return await self._collecting.call(lambda: engine.collect(named, run))
+        except (Unavailable, TimeoutError) as error:
             if may_wait and not isinstance(error, AlteredObject):
                 raise CallPostponed from error
-            why = f"Its result can't be read: {error}"
+            why = f"Its result can't be read: {error or 'the store does not answer.'}"
             return CollectedRun(_fail(request, limits, "sandbox_failed", why), request.notes)
 
 
