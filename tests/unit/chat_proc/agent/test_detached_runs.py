@@ -502,8 +502,9 @@ async def test_a_store_that_hangs_only_delays_the_files_of_a_run(bench: Bench, m
     assert [artifact.filename for artifact in results(bench)[0].artifacts] == ["a.txt"]
 
 
+@pytest.mark.parametrize("answers", [True, False])
 async def test_a_store_that_does_not_answer_only_delays_the_result_of_a_run(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
     site = Site(bench)
     await site.work()
@@ -518,10 +519,15 @@ async def test_a_store_that_does_not_answer_only_delays_the_result_of_a_run(
         outage.setattr(site.held, "collect", hang)
         await site.worker.run_one()
         assert (bench.turn_rows[0].status, results(bench)) == (TurnStatus.QUEUED, [])
+        if not answers:
+            bench.clock.advance(RUN_TIMEOUT_S + site.held.allowance_s + WAIT_FOR_RESULT_S)
+            await site.work()
     await site.work()
     await site.look()
 
-    assert [result.status for result in results(bench)] == ["ok"]
+    (result,) = results(bench)
+    assert result.status == ("ok" if answers else "error")
+    assert answers or "Its result can't be read: the file store does not answer." in result.text
     await check_end(bench)
 
 

@@ -138,7 +138,7 @@ class DetachedCalls:
         except (Unavailable, TimeoutError) as error:
             if may_wait and not isinstance(error, AlteredObject):
                 raise CallPostponed from error
-            why = f"Its result can't be read: {error or 'the store does not answer.'}"
+            why = f"Its result can't be read: {str(error) or 'the file store does not answer.'}"
             return CollectedRun(_fail(request, limits, "sandbox_failed", why), request.notes)
 
 
