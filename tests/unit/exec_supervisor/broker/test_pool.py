@@ -1,6 +1,7 @@
 """Warm pairs: when they are created, handed out and replaced, and how fast failed boots are retried."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -175,6 +176,36 @@ async def test_a_pair_that_has_grown_old_is_replaced():
         await settle(lambda: len(bench.maker.made) == 4)
 
     assert bench.maker.discarded == [bench.maker.made[1]]
+
+
+async def test_profiles_that_wait_are_tried_one_at_a_time(monkeypatch: pytest.MonkeyPatch):
+    for name in ("late1", "late2"):
+        monkeypatch.setitem(PROFILES, name, ExecutionProfile(warm=1))
+    maker, waiting = Maker(), asyncio.Event()
+    boot, tries = maker.boot, Counter[str]()
+
+    async def boot_late(name: str, run_id: str = "") -> PlainPair:
+        if name.startswith("late"):
+            tries[name] += 1
+            if tries[name] == 1:
+                raise StartTimedOut("the machine is busy")
+            await waiting.wait()
+        return await boot(name, run_id)
+
+    typed: Any = maker
+    monkeypatch.setattr(Maker, "boot", lambda _, name, run_id="": boot_late(name, run_id))
+    async with running_pool(typed) as bench:
+        await settle(lambda: tries.total() == 2 and len(maker.made) == 2)
+        bench.now[0] += 0.5
+        bench.pool._changed.set()
+        await settle(lambda: tries.total() == 3)
+        await bench.pool.acquire("warm", "run_1")
+        await settle(lambda: len(maker.made) == 3)
+        tried = tries.total()
+        waiting.set()
+        await settle(lambda: len(maker.made) == 5)
+
+    assert tried == 3
 
 
 async def test_a_profile_that_waits_for_its_image_holds_up_no_other_one(monkeypatch: pytest.MonkeyPatch):

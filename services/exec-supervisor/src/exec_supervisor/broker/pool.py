@@ -142,8 +142,18 @@ class Pool:
 
     def _try_choose(self) -> str | None:
         now = self._clock()
-        lacking = [name for name, pairs in self._warm_pairs.items() if pairs.lacks and pairs.not_before_s <= now]
+        lacking = [name for name, pairs in self._find_lacking().items() if pairs.not_before_s <= now]
         return min(lacking, key=lambda name: len(self._warm_pairs[name].ready), default=None)
+
+    def _find_lacking(self) -> Mapping[str, _WarmPairs]:
+        """Those that can be refilled now or after their pauses. One failing profile at a time is tried beside the
+        others: a machine that is busy makes them all fail."""
+        is_retrying = any(pairs.is_booting for pairs in self._warm_pairs.values())
+        return {
+            name: pairs
+            for name, pairs in self._warm_pairs.items()
+            if pairs.lacks and not (pairs.is_failing and is_retrying)
+        }
 
     async def _retry(self, name: str) -> None:
         try:
@@ -171,7 +181,7 @@ class Pool:
 
     def _next_check_s(self) -> float | None:
         """Seconds until a pause ends or a pair is too old; None when only an event can change anything."""
-        times = [pairs.not_before_s for pairs in self._warm_pairs.values() if pairs.lacks]
+        times = [pairs.not_before_s for pairs in self._find_lacking().values()]
         times += [pairs.ready[0].since_s + self._max_age_s for pairs in self._warm_pairs.values() if pairs.ready]
         return max(0.0, min(times) - self._clock()) if times else None
 
