@@ -25,7 +25,7 @@ from chat_proc.workspace.local import (
 )
 from chat_proc.workspace.naming import render_result
 from chat_proc.workspace.outside import OutsideRepository
-from everturn.core.errors import Conflict, Invalid
+from everturn.core.errors import Invalid
 from everturn.core.refs import check_path, named_artifact_ref
 from everturn.core.settings import BadSecrets
 from everturn.files.model import Artifact, ArtifactKind, find_inner_path
@@ -43,7 +43,7 @@ MAX_NAMED: Final = 20
 GIT_S: Final = 300.0
 """Limit of a call: a fetch may take two minutes."""
 _LFS: Final = b"version https://git-lfs.github.com/spec/"
-_FAILURES: Final = (Invalid, Conflict, GitUnavailable, BadSecrets)
+_FAILURES: Final = (Invalid, GitUnavailable, BadSecrets)
 
 
 class BrowseParams(BaseModel):
