@@ -25,7 +25,7 @@ from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunError, RunRecord
 from chat_proc.sandbox.receipts import ReceiptSigner, find_key_id, verify_receipt
 from chat_proc.sandbox.remote.port import EngineUnavailable, RemoteRun, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
-from chat_proc.sandbox.results import build_broken, hash_bytes
+from chat_proc.sandbox.results import build_broken, build_refused, hash_bytes
 from chat_proc.tools.code import detached_calls, run_code
 from chat_proc.tools.code.detached_calls import MAX_STARTS, WAIT_FOR_RESULT_S, DetachedCalls
 from chat_proc.tools.code.inputs import InputLoader, Inputs
@@ -57,7 +57,8 @@ SECONDS = len("2026-03-01T12:00:00")
 
 
 class HeldSandbox:
-    """Runs programs until `end` is set; each writes `outputs/a.txt`. One that `breaks` is gone then instead."""
+    """Runs programs until `end` is set; each writes `outputs/a.txt`. One that `breaks` is gone then instead, and while
+    it is `away` no program starts."""
 
     posture = None
     limits = RunLimits()
@@ -65,10 +66,13 @@ class HeldSandbox:
     def __init__(self) -> None:
         self.end = asyncio.Event()
         self.breaks = False
+        self.away = False
         self.begun: list[str] = []
         self.cancelled: list[str] = []
 
     async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
+        if self.away:
+            return build_refused(request, RunLimits(), RunError("sandbox_failed", "No broker answers.", "sandbox"))
         self.begun.append(request.execution_id)
         assert request.capability.grants == ()
         assert stop is not None
@@ -121,7 +125,8 @@ class Site:
         self.engine = self.held
         engines = {self.held.name: self.held}
         self.watch = RunWatch(self.runs, engines, bench.doorbells, bench.clock, grace_s=grace_s)
-        calls = DetachedCalls(self.runs, engines, retries=RetryPolicy((0.0,)), collecting=RetryPolicy((0.0, 0.0)))
+        once, twice = RetryPolicy((0.0,)), RetryPolicy((0.0, 0.0))
+        calls = DetachedCalls(self.runs, engines, retries=once, collecting=twice, restarting=once)
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         profiles = {PROFILE: ExecutionProfile(detach_after_s=SHORT_S)}
         if networked is not None:
@@ -172,6 +177,10 @@ def read_payload(bench: Bench) -> dict[str, Any]:
 
 async def fail(*_: object, **__: object) -> None:
     raise Unavailable("The server is down.")
+
+
+async def hang(*_: object, **__: object) -> None:
+    await asyncio.Event().wait()
 
 
 async def wake(bench: Bench) -> None:
@@ -467,14 +476,21 @@ async def test_an_outage_only_delays_the_result_of_a_run(
     await check_end(bench)
 
 
-async def test_a_lost_run_is_started_again_after_an_outage(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_lost_run_is_started_again_after_an_outage(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
     lost, heir = Site(bench), Site(bench)
     await lost.work()
     bench.keep_snapshot()
     await lost.watch.close()
 
     with monkeypatch.context() as outage:
-        outage.setattr(InputLoader, "load", fail)
+        if answers:
+            outage.setattr(InputLoader, "load", fail)
+        else:
+            outage.setattr(detached_calls, "ANSWER_S", 0.05)
+            outage.setattr(InputLoader, "load", hang)
         await heir.worker.run_one()
         assert (bench.turn_rows[0].status, results(bench)) == (TurnStatus.QUEUED, [])
     heir.sandbox.end.set()
@@ -483,14 +499,53 @@ async def test_a_lost_run_is_started_again_after_an_outage(bench: Bench, monkeyp
     assert [result.status for result in results(bench)] == ["ok"]
 
 
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_a_lost_run_waits_for_its_sandbox_but_not_for_ever(bench: Bench, comes_back: bool) -> None:
+    lost, heir = Site(bench), Site(bench)
+    await lost.work()
+    bench.keep_snapshot()
+    await lost.watch.close()
+
+    heir.sandbox.away = True
+    await heir.worker.run_one()
+    assert (bench.turn_rows[0].status, results(bench)) == (TurnStatus.QUEUED, [])
+    if comes_back:
+        heir.sandbox.away = False
+    else:
+        bench.clock.advance(RUN_TIMEOUT_S + heir.held.allowance_s + WAIT_FOR_RESULT_S)
+    heir.sandbox.end.set()
+    await heir.work()
+    bench.clock.advance(HOLD_S + 1)
+    await heir.look()
+
+    (result,) = results(bench)
+    assert result.status == ("ok" if comes_back else "error")
+    assert comes_back or "No broker answers." in result.text
+    await check_end(bench)
+
+
+async def test_a_restart_that_loses_its_sandbox_counts_as_a_start(bench: Bench) -> None:
+    lost, heir = Site(bench), Site(bench, after_s=10.0)
+    await lost.work()
+    bench.keep_snapshot()
+    await lost.watch.close()
+
+    heir.sandbox.breaks = True
+    heir.sandbox.end.set()
+    await heir.work()
+    bench.clock.advance(HOLD_S + 1)
+    await heir.look()
+
+    assert len(lost.sandbox.begun) + len(set(heir.sandbox.begun)) == MAX_STARTS
+    assert [result.status for result in results(bench)] == ["error"]
+    await check_end(bench)
+
+
 async def test_a_store_that_hangs_only_delays_the_files_of_a_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(bench)
     await site.work()
     bench.keep_snapshot()
     await site.end()
-
-    async def hang(*_: object, **__: object) -> None:
-        await asyncio.Event().wait()
 
     with monkeypatch.context() as outage:
         outage.setattr(run_code, "STORING_S", 0.05)
@@ -511,11 +566,9 @@ async def test_a_store_that_does_not_answer_only_delays_the_result_of_a_run(
     bench.keep_snapshot()
     await site.end()
 
-    async def hang(*_: object) -> None:
-        await asyncio.Event().wait()
-
     with monkeypatch.context() as outage:
-        outage.setattr(detached_calls, "COLLECT_S", 0.05)
+        outage.setattr(detached_calls, "ANSWER_S", 0.05)
+        outage.setattr(detached_calls, "WAIT_FOR_RESULT_S", 0.0)
         outage.setattr(site.held, "collect", hang)
         await site.worker.run_one()
         assert (bench.turn_rows[0].status, results(bench)) == (TurnStatus.QUEUED, [])

@@ -190,6 +190,11 @@ def build_refused(request: RunRequest, run_limits: RunLimits, error: RunError) -
     return _build_empty(request, run_limits, error, ProgramExit("not_run"), text)
 
 
+def is_refused_by_sandbox(result: RunResult) -> bool:
+    """Whether the program was not run for a reason of the sandbox, such as a broker that does not answer."""
+    return result.exit.by == "not_run" and result.error is not None and result.error.code == "sandbox_failed"
+
+
 def build_broken(request: RunRequest, run_limits: RunLimits, error: RunError) -> RunResult:
     """The envelope of a run whose sandbox was lost."""
     return _build_empty(request, run_limits, error, ProgramExit("sandbox"), f"{_error_line(error)}\n{_HOW_FAR}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
+from chat_proc.sandbox.results import is_refused_by_sandbox
 from chat_proc.selftest.exhaustion import (
     ATTEMPT,
     NeighbourLost,
@@ -206,9 +207,8 @@ async def _run_one(sandbox: Sandbox, trial: Trial, room: asyncio.Semaphore) -> t
     async with room:
         result = await sandbox.run(request, trial.call_tool or _echo)
     message = result.error.message if result.error else result.runtime_err_tail
-    never_ran = result.error is not None and result.error.code == "sandbox_failed" and result.exit.by == "not_run"
     # A judge may read all of /proc.
-    judged = () if never_ran else await asyncio.to_thread(_judge, trial, result)
+    judged = () if is_refused_by_sandbox(result) else await asyncio.to_thread(_judge, trial, result)
     return complete(trial.attempts, judged, f"{describe(result)}. {message}")
 
 

@@ -10,7 +10,8 @@ import structlog
 from chat_proc.catalog.tool import CallDetached, CallPostponed, ToolCall
 from chat_proc.sandbox.detached.port import CollectedRun, DetachedEngine
 from chat_proc.sandbox.port import RunError, RunNotes, RunRequest, RunResult
-from chat_proc.sandbox.results import build_broken
+from chat_proc.sandbox.receipts import is_unknown
+from chat_proc.sandbox.results import build_broken, is_refused_by_sandbox
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
 from everturn.core.retry import RetryPolicy
@@ -26,8 +27,11 @@ MAX_STARTS: Final = 3
 """Starts of one call's run. Runs are lost with a worker or a machine, and a program can be the reason."""
 COLLECT_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """The turn keeps its worker while it tries to read a result that is stored. Then it goes back into the queue."""
-COLLECT_S: Final = 100.0
-"""For all tries together, so that the time limit of the call leaves enough for storing the files."""
+RESTART_PAUSE_S: Final = 10.0
+"""Between two tries to start a lost run while the sandbox is away, and so between two claims of its turn."""
+ANSWER_S: Final = 100.0
+"""For all tries of a question, such as for the inputs: less than a call has beyond its profile's time limit. Tries to
+read a result have the profile's time in addition, because a large one can take minutes."""
 WAIT_FOR_RESULT_S: Final = 900.0
 """Beyond the time that its starts may take: a result that can't be read or stored until then fails its call."""
 
@@ -56,11 +60,13 @@ class DetachedCalls:
         *,
         retries: RetryPolicy,
         collecting: RetryPolicy | None = None,
+        restarting: RetryPolicy | None = None,
     ) -> None:
         self._runs = runs
         self._engines = engines
         self._retries = retries
         self._collecting = collecting or RetryPolicy(COLLECT_PAUSES_S)
+        self._restarting = restarting or RetryPolicy((RESTART_PAUSE_S,))
 
     async def run(
         self,
@@ -81,38 +87,62 @@ class DetachedCalls:
         run = await self.retry(lambda: self._runs.load(lease.principal, *ids))
         if run is None:
             return await self._start(call, await prepare(), engine, 1)
-        if run.ended_as is None:
-            if run.task:
-                raise CallDetached
-            # Its worker was cut off between the row and the engine's answer.
-            return await self._start(call, await self.retry(prepare_again), engine, run.starts, run.age_s)
+        if run.task and run.ended_as is None:
+            raise CallDetached
         allowance_s = self._engines[run.engine].allowance_s if run.engine in self._engines else 0.0
         may_wait = run.age_s < run.starts * (request.timeout_s + allowance_s) + WAIT_FOR_RESULT_S
         # One that was overdue may have ended after all, while nobody could ask.
         if run.ended_as in ("finished", "overdue"):
-            collected = await self._collect(request, limits, run, may_wait=may_wait)
+            collected = await self._collect(request, profile, run, may_wait=may_wait)
             if collected is not None:
                 return CallRun(collected.result, run.run_id, collected.notes, run.age_s, may_wait)
         if run.ended_as in ("overdue", "failed"):
             code = "timeout" if run.ended_as == "overdue" else "sandbox_failed"
             why = run.detail or "It exceeded its time limit."
             return CallRun(_fail(request, limits, code, why), run.run_id, request.notes, run.age_s)
-        if run.starts >= MAX_STARTS:
+        if run.ended_as and run.starts >= MAX_STARTS:
             detail = run.detail if run.ended_as == "lost" else "Its result is gone."
             why = f"It was started {run.starts} times and was lost each time. {detail}".strip()
             return CallRun(_fail(request, limits, "sandbox_failed", why), run.run_id, request.notes, run.age_s)
-        _log.warning("Starting a lost run again", run_id=run.run_id, starts=run.starts, why=run.detail)
-        # Not for ever: a file that can never be read again is left out, as at a first start.
-        ready = await (self.retry(prepare_again) if may_wait else prepare())
-        return await self._start(call, ready, engine, run.starts + 1, run.age_s)
+        _log.warning(
+            "Starting a run again", run_id=run.run_id, starts=run.starts, ended_as=run.ended_as, why=run.detail
+        )
+        # One that has not ended was cut off between its row and the engine's answer: the same start is repeated.
+        starts = run.starts + 1 if run.ended_as else run.starts
+        if not may_wait:
+            # A file that can never be read again is left out, as at a first start.
+            return await self._start(call, await prepare(), engine, starts, run.age_s)
+        ready = await self.retry(prepare_again)
+        return await self._restart(call, ready, engine, starts, run.age_s)
 
     async def retry(self, make: Callable[[], Awaitable[_T]]) -> _T:
-        """What `make` returns. Raises CallPostponed if it is still Unavailable after the last retry: a run that has
-        perhaps ended must not count as failed, so the turn goes back into the queue."""
+        """What `make` returns. Raises CallPostponed if it is still Unavailable after the last retry, or takes longer
+        than ANSWER_S: a run that has perhaps ended must not count as failed, so the turn goes back into the queue."""
         try:
-            return await self._retries.call(make)
+            async with asyncio.timeout(ANSWER_S):
+                return await self._retries.call(make)
+        except (Unavailable, TimeoutError) as error:
+            raise CallPostponed from error
+
+    async def _restart(
+        self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int, age_s: float
+    ) -> CallRun:
+        """Like `_start`, but raises CallPostponed while the engine starts no runs, such as without its broker. A run
+        whose sandbox is lost before it is detached counts as one start more."""
+
+        async def start() -> CallRun:
+            ran = await self._start(call, request, engine, starts, age_s)
+            if is_refused_by_sandbox(ran.result):
+                raise Unavailable(ran.result.report_text)
+            return ran
+
+        try:
+            ran = await self._restarting.call(start)
         except Unavailable as error:
             raise CallPostponed from error
+        if is_unknown(ran.result) and starts < MAX_STARTS:
+            return await self._restart(call, request, engine, starts + 1, age_s)
+        return ran
 
     async def _start(
         self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int, age_s: float | None = None
@@ -125,15 +155,15 @@ class DetachedCalls:
         return CallRun(result, named.execution_id, named.notes, age_s)
 
     async def _collect(
-        self, request: RunRequest, limits: RunLimits, run: DetachedRun, *, may_wait: bool
+        self, request: RunRequest, profile: ExecutionProfile, run: DetachedRun, *, may_wait: bool
     ) -> CollectedRun | None:
-        engine = self._engines.get(run.engine)
+        engine, limits = self._engines.get(run.engine), profile.limits
         if engine is None:
             why = f"This worker has no access to the engine {run.engine!r}."
             return CollectedRun(_fail(request, limits, "sandbox_failed", why), request.notes)
         named = replace(request, execution_id=run.run_id)
         try:
-            async with asyncio.timeout(COLLECT_S):
+            async with asyncio.timeout(min(profile.timeout_s, WAIT_FOR_RESULT_S) + ANSWER_S):
                 return await self._collecting.call(lambda: engine.collect(named, run))
         except (Unavailable, TimeoutError) as error:
             if may_wait and not isinstance(error, AlteredObject):
