@@ -14,8 +14,8 @@ from everturn_local.supervision.platform import Platform
 from faults.links import Links
 
 MIB = 1 << 20
-ROOMS = {"postgres": 64, "postgres/data/pg_wal": 48, "redis": 32, "objects": 32, "logs": 32, "tmp": 32}
-"""Folders of a home, each a disk of its own with so many MiB free."""
+ROOMS = {"postgres": 128, "postgres/data/pg_wal": 48, "redis": 64, "objects": 256, "logs": 32, "tmp": 32}
+"""Folders of a home, each a disk of its own with so many MiB free: room for six times 200 turns, too."""
 PAGE = 4096
 MAX_BYTES = 1 << 30
 INODES = 20_000
