@@ -25,6 +25,7 @@ from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
 from chat_proc.model_check.report import explain_small_context
 from chat_proc.model_choice import MODEL_RETRIES, choose_models
+from chat_proc.model_gateway.gateway import open_gateways
 from chat_proc.models.roles import (
     DECISION,
     EMBEDDING,
@@ -253,6 +254,12 @@ async def open_bundles(
             LeaseTiming(bounds.lease_s),
         )
         changes = PostgresWorkspaceChanges(database)
+        gateways = open_gateways(
+            settings.model_environment,
+            config.models.endpoints,
+            redactor=Redactor(settings.secrets),
+            tracing=drivers.tracing,
+        )
         ports = ToolPorts(
             objects,
             drivers.attachments,
@@ -263,6 +270,7 @@ async def open_bundles(
             open_receipts(settings, opened),
             detached,
             await stack.enter_async_context(open_projects(changes, objects, settings.git_rules)),
+            await stack.enter_async_context(gateways),
         )
         sandbox = opened.sandbox.with_tracing(drivers.tracing) if isinstance(opened, OpenedSandbox) else opened
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None

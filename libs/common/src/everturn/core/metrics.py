@@ -59,8 +59,8 @@ ROUND_SECONDS = Histogram(
 )
 MODEL_CALL_SECONDS = Histogram(
     "everturn_model_call_seconds",
-    "Time from the request to the end of a reply, retries included, by model and kind: decision, planning, selection,"
-    " summary, synthesis, title, tool or workflow.",
+    "Time from the request to the end of a reply, retries included, by model and kind: coding, decision, planning,"
+    " selection, summary, synthesis, title, tool or workflow.",
     ["model", "kind"],
     buckets=_WORK_S,
 )
@@ -175,6 +175,7 @@ PROMPT_BREAKS = Counter(
 )
 COMPACTIONS = Counter("everturn_compactions", "Summaries appended to timelines, by reason.", ["reason"])
 MANIFESTS_LOST = Counter("everturn_manifests_lost", "Manifests of requests that could not be stored.")
+EXCHANGES_LOST = Counter("everturn_exchanges_lost", "Records of model calls of coding agents that could not be stored.")
 TOOL_CALLS = Counter("everturn_tool_calls", "Tool calls by tool and outcome.", ["tool_id", "outcome"])
 CALLS_REVIEWED = Counter(
     "everturn_calls_reviewed",

@@ -39,8 +39,8 @@ ALLOWED_HOSTS_ONLY: Final = "only the hosts that its profile allows, through the
 
 MAX_STREAMS: Final = 16
 """Connections of a run that are open at once."""
-MAX_OPENED_STREAMS: Final = 512
-"""Connections that a run can open, or fail to open, in all."""
+MAX_OPENED_STREAMS: Final = 4_096
+"""Connections that a run can open, or fail to open, in all, to hosts and to the worker itself."""
 DIAL_HOST: Final = "everturn-broker"
 """The name in the certificate of a broker to which supervisors connect."""
 

@@ -60,7 +60,8 @@ class ExecutionProfile(BaseModel):
     Without `shm_bytes` there is no /dev/shm, a third place that a program could write to; pools of processes need it.
     `warm` pairs are kept booted, with the modules of `preload` imported; 0 starts each run cold.
     `network` are the hosts to which the worker connects programs, such as `pypi.example.org`, `*.example.com:443` or
-    `api.example.com:8443`; without any they have no network.
+    `api.example.com:8443`; without any they have no network. `model.everturn:80` is the model server of coding agents,
+    inside the worker.
     `engine` is where its programs run: `worker` is the launcher of the workers, and `fargate` detaches each run.
     A run that takes longer than `detach_after_s` is detached: its turn waits for it without a worker. Programs of
     such a profile can't call tools.

@@ -1,5 +1,6 @@
 """Files of a conversation: what a user attached and what a turn produced. Without its row an object is invisible."""
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -92,6 +93,13 @@ def preamble_key(conversation_id: str, turn_id: str, sha256: str | None = None) 
     `<conversation>/manifests/<turn>.0.<hash>`. Older workers stored one for each turn, without its hash."""
     first = manifest_key(conversation_id, turn_id, 0)
     return first if sha256 is None else f"{first}.{sha256[:16]}"
+
+
+def exchange_key(conversation_id: str, turn_id: str, run: str, number: int) -> str:
+    """The object key of the record of a model call that a coding agent made in a run:
+    `<conversation>/manifests/<turn>.x.<hash of the run>.<number>`. It is erased with the manifests of the turn."""
+    digest = hashlib.sha256(run.encode()).hexdigest()
+    return f"{conversation_id}/manifests/{turn_id}.x.{digest[:16]}.{number}"
 
 
 @dataclass(frozen=True, slots=True)

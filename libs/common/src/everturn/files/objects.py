@@ -17,7 +17,7 @@ MAX_OBJECTS = 1_000
 
 MANIFESTS = "manifests"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9a-f]{16})?")
+_NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9a-f]{16})?|x\.[0-9a-f]{16}\.[0-9]{1,6}")
 
 
 class AlteredObject(Unavailable):
@@ -44,7 +44,7 @@ class ObjectPage:
 class Objects(Protocol):
     """Keys are `<conversation>/<sha256>`, `<conversation>/<sha256>.<artifact>` for an object of one upload alone, the
     same with a collection for an upload to it, and `<conversation>/manifests/<turn>.<round>`, with `.<hash>` or
-    without, for objects that can be overwritten.
+    without, or `<turn>.x.<hash>.<number>`, for objects that can be overwritten.
 
     Writing the same key again is fine. Raises NotFound or Unavailable, and Invalid for a key of another form. An object
     that is read as a whole is checked against the hash in its key, if it has one: AlteredObject.

@@ -1,5 +1,7 @@
 """A running turn as a call of a tool sees it, for tests of tools: it records what the tool reports."""
 
+from collections.abc import Callable
+
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.model import AnyEvent, ChatStep, ChatTool
@@ -16,6 +18,9 @@ class RecordingTurn:
         self.age_s = 0.0
         self.events: list[AnyEvent] = []
         self.recorded: list[UsageEvent] = []
+        self.cap = ""
+        self.exchanges: list[bytes] = []
+        """The records of model calls."""
 
     def lease_age_s(self) -> float:
         return self.age_s
@@ -25,6 +30,12 @@ class RecordingTurn:
 
     def record_usage(self, usage: UsageEvent) -> None:
         self.recorded.append(usage)
+
+    def explain_cap(self) -> str:
+        return self.cap
+
+    def keep_exchange(self, run: str, number: int, size: int, build: Callable[[], bytes]) -> None:
+        self.exchanges.append(build())
 
     @property
     def steps(self) -> list[tuple[str | None, str]]:

@@ -5,7 +5,7 @@ A result that is too long for the model is stored as a file, and its beginning i
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -17,7 +17,8 @@ from pydantic import BaseModel
 
 from chat_proc.agent.authored.models import ToolModels
 from chat_proc.agent.drafting import RoundContext
-from chat_proc.agent.kit import LoopDependencies, TurnKit
+from chat_proc.agent.kit import LoopDependencies, TurnKit, TurnLimits
+from chat_proc.agent.limits import reached_cap
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected, report_refusal
 from chat_proc.catalog.tool import (
     PREVIEW_CHARS,
@@ -199,9 +200,10 @@ _Outcome = ToolOutcome | Stopped | _NoOutcome | _CutShort
 class LiveCall:
     """What a call of a round may do to its turn while it runs. Implements LiveTurn."""
 
-    def __init__(self, turn: LeasedTurn, round_number: int) -> None:
+    def __init__(self, turn: LeasedTurn, round_number: int, limits: TurnLimits) -> None:
         self._turn = turn
         self._round = round_number
+        self._limits = limits
 
     @property
     def lease(self) -> Lease:
@@ -216,12 +218,20 @@ class LiveCall:
     def record_usage(self, usage: UsageEvent) -> None:
         self._turn.record_usage(usage)
 
+    def explain_cap(self) -> str:
+        cap = reached_cap(self._limits, self._turn.spent)
+        return "" if cap is None else f"The turn has reached {cap}."
+
+    def keep_exchange(self, run: str, number: int, size: int, build: Callable[[], bytes]) -> None:
+        self._turn.manifests.keep_exchange(run, number, size, build)
+
 
 class ToolRunner:
     """The only place where a tool's exception becomes a result."""
 
     def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
         self._build_models = partial(ToolModels, kit, parts)
+        self._limits = kit.limits
         self._catalog = kit.catalog
         self._policy = kit.policy
         self._results = ResultStore(parts.objects)
@@ -350,7 +360,7 @@ class ToolRunner:
             blocks=turn.blocks,
             now=turn.now(),
             pool=turn.pool,
-            live=LiveCall(turn, pending.block.round),
+            live=LiveCall(turn, pending.block.round, self._limits),
             earlier=turn.call_context.earlier,
             skills=turn.skills,
             models=self._build_models(turn, pending.block.round),

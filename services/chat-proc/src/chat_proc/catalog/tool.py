@@ -168,6 +168,15 @@ class LiveTurn(Protocol):
         """Record the usage of a model call; the next commit writes it."""
         ...
 
+    def explain_cap(self) -> str:
+        """Why the turn can make no more model calls, as a sentence; empty if it can."""
+        ...
+
+    def keep_exchange(self, run: str, number: int, size: int, build: Callable[[], bytes]) -> None:
+        """Save the record of a model call of a run beside the turn; never waits. `build` takes time in proportion to
+        `size` bytes."""
+        ...
+
 
 class ModelCalls(Protocol):
     """Models for the functions of bundles. The turn records what their calls cost."""

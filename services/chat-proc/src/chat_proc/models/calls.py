@@ -23,7 +23,7 @@ from everturn.models.port import (
 from everturn.models.tokens import FIRST_RATIO, CharsPerToken, estimate_usage
 from everturn.turns.model import UsageEvent
 
-ModelRole = Literal["decision", "planning", "selection", "summary", "synthesis", "title", "tool", "workflow"]
+ModelRole = Literal["coding", "decision", "planning", "selection", "summary", "synthesis", "title", "tool", "workflow"]
 """The purpose of a call, as named in the usage ledger."""
 
 

@@ -186,7 +186,9 @@ class SupervisedSandbox:
         if problem := find_problem(request):
             return build_refused(request, self._limits, problem)
         build_failed = build_refused
-        network = self._network.open(request.profile, request.turn_id) if self._network else None
+        network = None
+        if self._network:
+            network = self._network.open(request.profile, request.turn_id, request.serve_models)
         try:
             async with contextlib.AsyncExitStack() as owned:
                 about = {"everturn.sandbox.launcher": self._posture.launcher, "everturn.run": name_run(request)}

@@ -6,18 +6,21 @@ address that it resolves to is checked, and the connection goes to a checked add
 
 import asyncio
 import contextlib
+import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import structlog
 
-from chat_proc.sandbox.port import ConnectionRecord
+from chat_proc.sandbox.port import ConnectionRecord, ServeConnection
+from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, Invalid
 from everturn.core.ids import TurnId
 from everturn.core.metrics import PROGRAM_CONNECTIONS
-from everturn.execution.destinations import Destination, normalize_host, parse_destination
+from everturn.execution.destinations import MODEL_HOST, MODEL_PORT, Destination, normalize_host, parse_destination
 from everturn.execution.messages import (
     ALLOWED_HOSTS_ONLY,
     MAX_OPENED_STREAMS,
@@ -30,10 +33,11 @@ from everturn.execution.messages import (
 )
 from everturn.execution.profiles import Profiles
 from everturn.execution.records import BadMessage
-from everturn.execution.streams import Direction, Relay, SendMessage
+from everturn.execution.streams import Direction, Relay, SendMessage, abort
 
 _log = structlog.get_logger(__name__)
 
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 FindAddresses = Callable[[str, int, TurnId], Awaitable[Sequence[str]]]
 """The addresses of a host, all of them checked. Raises Invalid if one is not public, Unavailable if there is none."""
 
@@ -51,10 +55,11 @@ class NetworkLimits:
     frames and new connections count as the bytes that take it as long.
 
     `idle_s` is how long a connection can be silent. `recorded` destinations of a run have entries of their own.
+    Connections to the run's model server count only among those `at_once`: it has limits of its own.
     """
 
     at_once: int = MAX_STREAMS
-    connections: int = MAX_OPENED_STREAMS
+    connections: int = 512
     received_bytes: int = 1024 * MIB
     sent_bytes: int = 64 * MIB
     connect_s: float = 10.0
@@ -91,12 +96,12 @@ class NetworkAccess:
         self._limits = limits
         self._pace = Pace(limits.bytes_per_s)
 
-    def open(self, profile: str, turn_id: str) -> "RunNetwork | None":
-        """The network of a run; None if its profile has none."""
+    def open(self, profile: str, turn_id: str, serve_models: ServeConnection | None = None) -> "RunNetwork | None":
+        """The network of a run; None if its profile has none. `serve_models` is the model server of the run."""
         destinations = self._destinations.get(profile, ())
         if not destinations:
             return None
-        return RunNetwork(destinations, self._find_addresses, TurnId(turn_id), self._limits, self._pace)
+        return RunNetwork(destinations, self._find_addresses, TurnId(turn_id), self._limits, self._pace, serve_models)
 
 
 def find_network_fault(posture: Posture, *, expected: bool) -> str:
@@ -136,8 +141,10 @@ class RunNetwork:
         turn_id: TurnId,
         limits: NetworkLimits,
         pace: Pace,
+        serve_models: ServeConnection | None = None,
     ) -> None:
         self._destinations = destinations
+        self._serve_models = serve_models
         self._find_addresses = find_addresses
         self._turn_id = turn_id
         self._limits = limits
@@ -194,7 +201,11 @@ class RunNetwork:
         tally = self._find_tally(host, port)
         await self._pace.wait(_OPENING_COST_BYTES)
         try:
-            reader, writer = await self._connect(host, port)
+            if host == MODEL_HOST:
+                async with self._open_model_server(port) as streams:
+                    await self._carry(request.stream, streams, tally, send, is_inside=True)
+            else:
+                await self._carry(request.stream, await self._connect(host, port), tally, send)
         except _NotOpened as refused:
             PROGRAM_CONNECTIONS.labels(refused.outcome).inc()
             if not tally.refused[refused.outcome]:
@@ -202,31 +213,53 @@ class RunNetwork:
                 _log.warning("Refused a connection of a program", **about)
             tally.refused[refused.outcome] += 1
             await send(StreamOpened(request.stream, str(refused)))
-            return
+
+    async def _carry(
+        self, stream: int, streams: _Streams, tally: _Tally, send: SendMessage, *, is_inside: bool = False
+    ) -> None:
+        """Carry an open connection to its end. One that stays `is_inside` the worker has limits of its own for bytes
+        and silence, and only the pace of all."""
         PROGRAM_CONNECTIONS.labels("opened").inc()
         tally.opened += 1
 
         async def count(direction: Direction, amount: int, cost: int) -> None:
-            await self._count(tally, direction, amount, cost)
+            await self._count(tally, direction, amount, cost, is_inside=is_inside)
 
-        relay = Relay(request.stream, reader, writer, send, count=count, idle_s=self._limits.idle_s)
-        self._relays[request.stream] = relay
+        idle_s = None if is_inside else self._limits.idle_s
+        relay = Relay(stream, *streams, send, count=count, idle_s=idle_s)
+        self._relays[stream] = relay
         try:
-            await send(StreamOpened(request.stream))
+            await send(StreamOpened(stream))
             await relay.run()
         finally:
             relay.cut()
-            del self._relays[request.stream]
-            if self._is_over_bytes():
+            del self._relays[stream]
+            if not is_inside and self._is_over_bytes():
                 PROGRAM_CONNECTIONS.labels("over_limit").inc()
                 tally.refused["over_limit"] += 1
 
-    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    @asynccontextmanager
+    async def _open_model_server(self, port: int) -> AsyncGenerator[_Streams]:
+        """A connection to the run's model server, which ends with the block. Raises _NotOpened."""
+        self._check_open()
+        self._check_allowed(MODEL_HOST, port)
+        if port != MODEL_PORT or self._serve_models is None:
+            raise _NotOpened("not_allowed", f"This run has no model server at {MODEL_HOST}:{port}.")
+        ours, theirs = socket.socketpair()
+        ours_reader, ours_writer = await asyncio.open_unix_connection(sock=ours)
+        serving = asyncio.create_task(self._serve_models(*await asyncio.open_unix_connection(sock=theirs)))
+        try:
+            yield ours_reader, ours_writer
+        finally:
+            abort(ours_writer)
+            await end_tasks(serving)
+            if serving.done() and not serving.cancelled() and (error := serving.exception()):
+                _log.error("The model server of a run failed", turn_id=self._turn_id, exc_info=error)
+
+    async def _connect(self, host: str, port: int) -> _Streams:
         """Raises _NotOpened."""
         self._check_limits()
-        if not any(destination.allows(host, port) for destination in self._destinations):
-            allowed = ", ".join(map(str, self._destinations[:_MAX_NAMED]))
-            raise _NotOpened("not_allowed", f"{host}:{port} is not allowed. Programs may connect to: {allowed}.")
+        self._check_allowed(host, port)
         try:
             addresses = await self._find_addresses(host, port, self._turn_id)
         except Invalid as error:
@@ -243,27 +276,37 @@ class RunNetwork:
                         reason = error.strerror or type(error).__name__
         raise _NotOpened("unreachable", f"{host}:{port} can't be reached: {reason}.")
 
-    def _check_limits(self) -> None:
-        self._asked += 1
-        limits = self._limits
+    def _check_allowed(self, host: str, port: int) -> None:
+        if not any(destination.allows(host, port) for destination in self._destinations):
+            allowed = ", ".join(map(str, self._destinations[:_MAX_NAMED]))
+            raise _NotOpened("not_allowed", f"{host}:{port} is not allowed. Programs may connect to: {allowed}.")
+
+    def _check_open(self) -> None:
         if self._is_closed:
             raise _NotOpened("over_limit", "The run is ending.")
-        if self._asked > limits.connections:
-            raise _NotOpened("over_limit", f"This program has opened {limits.connections} connections, the limit.")
-        if len(self._serving) > limits.at_once:
-            raise _NotOpened("over_limit", f"This program has {limits.at_once} open connections, the limit.")
+        if len(self._serving) > self._limits.at_once:
+            raise _NotOpened("over_limit", f"This program has {self._limits.at_once} open connections, the limit.")
+
+    def _check_limits(self) -> None:
+        self._check_open()
+        self._asked += 1
+        if self._asked > self._limits.connections:
+            raise _NotOpened(
+                "over_limit", f"This program has opened {self._limits.connections} connections, the limit."
+            )
         if self._is_over_bytes():
             raise _NotOpened("over_limit", self._describe_bytes())
 
-    async def _count(self, tally: _Tally, direction: Direction, amount: int, cost: int) -> None:
+    async def _count(self, tally: _Tally, direction: Direction, amount: int, cost: int, *, is_inside: bool) -> None:
         """Count, and wait for the worker's pace. Raises ConnectionAbortedError beyond the limit of bytes."""
+        outside = 0 if is_inside else amount
         if direction == "read":
             tally.received_bytes += amount
-            self._received += amount
+            self._received += outside
         else:
             tally.sent_bytes += amount
-            self._sent += amount
-        if self._is_over_bytes():
+            self._sent += outside
+        if not is_inside and self._is_over_bytes():
             raise ConnectionAbortedError(self._describe_bytes())
         await self._pace.wait(cost)
 

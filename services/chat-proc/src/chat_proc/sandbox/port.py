@@ -1,11 +1,11 @@
 """The code tool's interface to a sandbox: one program in, one result envelope out, even on failure."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from everturn.core.errors import Unavailable
 from everturn.execution.messages import (
@@ -20,6 +20,8 @@ from everturn.execution.messages import (
 )
 from everturn.execution.profiles import DEFAULT_PROFILE
 
+ServeConnection = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+"""Serves one connection of a program to its end, and closes it. When this is cancelled, it ends within a second."""
 ToolCaller = Callable[[GatewayCall], Awaitable[ToolReply]]
 """Runs a tool for a program; an EverturnError becomes an error reply. Grant and quota are already checked."""
 
@@ -53,7 +55,8 @@ class RunRequest:
 
     `inputs` are bytes, or a local file, by path relative to the program's `WORKDIR`, which is also its current folder:
     `turn_<id>/attachments/<name>`. `timeout_s` counts from the program's first line. `profile` names the operator's
-    limits; nothing in a request can extend them.
+    limits; nothing in a request can extend them. `serve_models` is the model server of the program, which reaches it as
+    MODEL_HOST if its profile lists that.
     """
 
     execution_id: str
@@ -65,6 +68,7 @@ class RunRequest:
     profile: str = DEFAULT_PROFILE
     capability: Capability = field(default_factory=Capability)
     notes: RunNotes = field(default_factory=RunNotes)
+    serve_models: ServeConnection | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
 from chat_proc.git import Repository
 from chat_proc.knowledge.collections import CollectionReader
 from chat_proc.knowledge.reader import KnowledgeReader
+from chat_proc.model_gateway.gateway import ModelGateways
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
 from chat_proc.sandbox.receipts import ReceiptSigner
 from chat_proc.tools.code.detached_calls import DetachedCalls
@@ -98,7 +99,7 @@ class OfferedTools:
 class ToolPorts:
     """The external dependencies of the tools; without `collections` they are switched off. Without `receipts` runs get
     none, and without `detached` they all stay with their turns. A bundle whose workspace has a git history needs
-    `projects`."""
+    `projects`, and one with a coding agent needs `gateways`, through which that calls models."""
 
     objects: Objects
     attachments: AttachmentReader
@@ -109,6 +110,7 @@ class ToolPorts:
     receipts: ReceiptSigner | None = None
     detached: DetachedCalls | None = None
     projects: ProjectPorts | None = None
+    gateways: ModelGateways | None = None
 
     def find_projects(self) -> ProjectPorts:
         """Raises Invalid without them."""

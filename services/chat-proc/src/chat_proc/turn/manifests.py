@@ -23,9 +23,9 @@ from chat_proc.timeline.view import RenderedItem
 from everturn.core.errors import EverturnError
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.loops import guarded
-from everturn.core.metrics import MANIFESTS_LOST
+from everturn.core.metrics import EXCHANGES_LOST, MANIFESTS_LOST
 from everturn.core.threads import call_sized
-from everturn.files.model import manifest_key, preamble_key
+from everturn.files.model import exchange_key, manifest_key, preamble_key
 from everturn.files.objects import Objects
 from everturn.models.port import (
     MediaPart,
@@ -52,8 +52,11 @@ _log = structlog.get_logger(__name__)
 
 MAX_WAITING = 12
 """Manifests that wait to be saved: four for each of the three steps that a plan can run at the same time."""
+MAX_WAITING_EXCHANGES = 32
+MAX_EXCHANGE_BYTES = 64 * 1024 * 1024
+"""Of the records of model calls of coding agents that wait to be saved, before compression."""
 SAVE_S = 2.0
-"""Time limit for saving one manifest."""
+"""Time limit for saving one manifest, or one record of a model call."""
 CLOSE_S = 4.0
 """Time limit for saving those that wait at the end of a turn: its conversation waits for them."""
 
@@ -240,13 +243,15 @@ class StoredPreambles:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An object to save. Building it takes time in proportion to `size`. `preamble` is the SHA-256 of a preamble."""
+    """An object to save. Building it takes time in proportion to `size`. `preamble` is the SHA-256 of a preamble;
+    `is_exchange` marks the record of a model call, whose number is the `round_number`."""
 
     key: str
     round_number: int
     size: int
     build: Build
     preamble: str | None = None
+    is_exchange: bool = False
 
 
 class ManifestWriter:
@@ -277,11 +282,21 @@ class ManifestWriter:
 
     def keep(self, record: RequestRecord) -> None:
         """Queue the manifest of a request for saving."""
-        if sum(item.preamble is None for item in self._waiting) >= MAX_WAITING:
+        if sum(item.preamble is None and not item.is_exchange for item in self._waiting) >= MAX_WAITING:
             self._count_lost(record.round, "too many wait")
             return
         key = manifest_key(self._conversation_id, self._turn_id, record.round)
         self._add(_Item(key, record.round, record.size, partial(self._builder.build, record)))
+
+    def keep_exchange(self, run: str, number: int, size: int, build: Build) -> None:
+        """Queue the record of a model call that a coding agent made in this run. `size` are its bytes before `build`
+        compresses them."""
+        waiting = [item.size for item in self._waiting if item.is_exchange]
+        if len(waiting) >= MAX_WAITING_EXCHANGES or sum(waiting) + size > MAX_EXCHANGE_BYTES:
+            self._count_lost_exchange(number, "too many wait")
+            return
+        key = exchange_key(self._conversation_id, self._turn_id, run, number)
+        self._add(_Item(key, number, size, build, is_exchange=True))
 
     def keep_preamble(self, system_prompt: str, tools: tuple[ToolDeclaration, ...] = ()) -> StoredPreamble:
         """Where this system text and these tools are stored: by an earlier turn, or by this one, which then queues them
@@ -329,9 +344,9 @@ class ManifestWriter:
                 await self._store(item)
                 return
             except (EverturnError, TimeoutError) as error:
-                self._count_lost(item.round_number, repr(error))
+                self._count_lost_item(item, repr(error))
         if guard.error is not None:
-            self._count_lost(item.round_number, repr(guard.error))
+            self._count_lost_item(item, repr(guard.error))
         # The next request that begins with this preamble stores it.
         self._kept = [kept for kept in self._kept if kept[2].sha256 != item.preamble]
 
@@ -343,6 +358,14 @@ class ManifestWriter:
             await self._objects.save(item.key, await call_sized(item.size, item.build))
         if item.preamble is not None:
             self._preambles.note(self._conversation_id, item.preamble, self._turn_id)
+
+    def _count_lost_item(self, item: _Item, why: str) -> None:
+        count = self._count_lost_exchange if item.is_exchange else self._count_lost
+        count(item.round_number, why)
+
+    def _count_lost_exchange(self, number: int, why: str) -> None:
+        EXCHANGES_LOST.inc()
+        _log.warning("Could not save the record of a model call", turn_id=self._turn_id, number=number, why=why)
 
     def _count_lost(self, round_number: int, why: str) -> None:
         MANIFESTS_LOST.inc()

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from chat_proc.agent.authored.port import Files
 from chat_proc.agent.authored.requests import Request, explain_request
-from chat_proc.agent.kit import TurnKit
+from chat_proc.agent.kit import TurnKit, TurnLimits
 from chat_proc.agent.tool_calls import LiveCall
 from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.timeline.artifacts import fold_artifacts
@@ -72,7 +72,7 @@ def describe_files(turn: LeasedTurn, files: Iterable[Artifact]) -> list[dict[str
     ]
 
 
-def build_tool_context(turn: LeasedTurn, number: int, blocks: Sequence[Block]) -> ToolContext:
+def build_tool_context(turn: LeasedTurn, number: int, blocks: Sequence[Block], limits: TurnLimits) -> ToolContext:
     """Where a workflow uses a tool or stores a file: in this round, with these blocks."""
     return ToolContext(
         principal=turn.lease.principal,
@@ -82,7 +82,7 @@ def build_tool_context(turn: LeasedTurn, number: int, blocks: Sequence[Block]) -
         blocks=blocks,
         now=turn.now(),
         pool=turn.pool,
-        live=LiveCall(turn, number),
+        live=LiveCall(turn, number, limits),
         earlier=turn.call_context.earlier,
         skills=turn.skills,
     )
@@ -116,6 +116,7 @@ class ContextRequests:
 
     def __init__(self, kit: TurnKit, turn: LeasedTurn, files: Files) -> None:
         self._catalog = kit.catalog
+        self._limits = kit.limits
         self._turn = turn
         self._files = files
 
@@ -181,7 +182,7 @@ class ContextRequests:
         params = self._catalog.check_params(tool_id, arguments)
         number = turn.progress.last_round
         # The workflow has not seen the timeline: what it asks for is read from storage.
-        context = build_tool_context(turn, number, ())
+        context = build_tool_context(turn, number, (), self._limits)
         with guarded("workflow_request", health=None, tool_id=tool_id) as guard:
             async with asyncio.timeout(self._catalog.spec(tool_id).timeout_s):
                 outcome = await self._catalog.run(tool_id, ToolCall(CallId(""), params, None, context))

@@ -325,7 +325,7 @@ class DurableRequests:
         wanted, turn = asked.read(_FileRequest), self.turn
         if (known := self._begin_once("file", wanted.key)) is not None:
             return known.value
-        context = build_tool_context(turn, turn.progress.sealed_round, turn.blocks)
+        context = build_tool_context(turn, turn.progress.sealed_round, turn.blocks, self.kit.limits)
         try:
             artifact = await self.authored.files.save(
                 ToolCall(CallId(f"workflow.{wanted.key}"), wanted, None, context),
