@@ -23,7 +23,14 @@ import executor
 from chat_proc.sandbox.containers import BrokerAddress
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
-from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxUnavailable, ToolCaller
+from chat_proc.sandbox.port import (
+    ContractItem,
+    RunRequest,
+    RunResult,
+    SandboxUnavailable,
+    ServeConnection,
+    ToolCaller,
+)
 from chat_proc.settings import LauncherName
 from everturn.execution.messages import Capability, GatewayCall, ToolReply
 from everturn.execution.profiles import DEFAULT_PROFILE, Profiles, load_profiles
@@ -212,6 +219,7 @@ def build_run(sandbox: SupervisedSandbox) -> RunProgram:
         capability: Capability | None = None,
         call_tool: ToolCaller | None = None,
         stop: asyncio.Event | None = None,
+        serve_models: ServeConnection | None = None,
     ) -> RunResult:
         request = RunRequest(
             execution_id=f"test-{os.getpid()}-{next(numbers)}",
@@ -222,6 +230,7 @@ def build_run(sandbox: SupervisedSandbox) -> RunProgram:
             timeout_s=timeout_s,
             profile=profile,
             capability=capability or Capability(),
+            serve_models=serve_models,
         )
         return await sandbox.run(request, call_tool or refuse, stop=stop)
 

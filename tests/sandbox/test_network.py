@@ -12,12 +12,20 @@ from pathlib import Path
 import httpx2
 import pip
 import pytest
+from helpers.provider import Answer, WireProvider, run_provider
 
+from chat_proc.model_gateway.gateway import GatewayModel, open_gateways
+from chat_proc.models.endpoints import Endpoint
+from chat_proc.models.roles import ModelChoice
+from chat_proc.models.upstreams import find_upstream
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.network import NetworkAccess
 from chat_proc.tools.web.client import AddressGuard
+from everturn.core.logging import Redactor
 from everturn.execution.messages import ALLOWED_HOSTS_ONLY, MIB, Capability, GatewayCall, ToolGrant, ToolReply
 from everturn.execution.profiles import load_profiles
+from everturn.models.port import ModelTraits
+from everturn_testing.turns.live_turn import RecordingTurn
 from exec_supervisor.broker.dial_port import build_certificate, build_server_context
 
 HOST = "api.example.com"
@@ -74,6 +82,12 @@ async def server() -> AsyncGenerator[Server]:
     served.port = listener.sockets[0].getsockname()[1]
     yield served
     listener.close()
+
+
+@pytest.fixture
+async def provider() -> AsyncGenerator[WireProvider]:
+    async with run_provider(WireProvider()) as wire:
+        yield wire
 
 
 @pytest.fixture
@@ -202,6 +216,47 @@ async def test_no_other_way_leads_out(run_networked, server):
     assert not any(record.opened for record in result.record.connections)
     assert "Not connected to 169.254.169.254:80" in result.report_text
     assert server.sent == 0
+
+
+CALL_A_MODEL = """
+import json, os, urllib.request
+def ask(port=""):
+    body = json.dumps({"model": "everturn", "max_tokens": 9, "messages": []}).encode()
+    request = urllib.request.Request(f"http://model.everturn{port}/v1/messages", body, {"X-Api-Key": "none"})
+    try: return json.load(urllib.request.urlopen(request, timeout=10))
+    except Exception as error: return f"refused: {error}"
+for _ in range(3): print(ask())
+for port in (":443", ":8080"): print(ask(port))
+print([value for value in os.environ.values() if "operator-secret" in value])
+"""
+
+
+async def test_a_program_calls_its_model_server_and_no_other_run_does(sandbox, run_on, provider):
+    async def find_nothing(host, port, turn_id):
+        raise AssertionError(host)
+
+    document = '{"networked": {"network": ["model.everturn:80"]}}'
+    run = run_on(sandbox.with_network(NetworkAccess(load_profiles(document), find_nothing)))
+    reply = b'{"type": "message", "usage": {"input_tokens": 7, "output_tokens": 3}}'
+    provider.answer(Answer([reply], headers={"content-type": "application/json"}))
+    endpoints = {"local": Endpoint(protocol="anthropic", base_url=provider.url, key_env="LOCAL_KEY")}
+    upstream = find_upstream(ModelChoice("local", "m", ""), {"LOCAL_KEY": "operator-secret"}, endpoints)
+    model, turn = GatewayModel("coding", ModelTraits("m", 10_000, False, False), upstream), RecordingTurn()
+
+    async with open_gateways({}, {}, redactor=Redactor()) as gateways:
+        gateway = gateways.open(model, None, turn, run="exec_1", max_output_tokens=100)
+        result = await run(CALL_A_MODEL, profile="networked", serve_models=gateway.serve)
+        without = await run(CALL_A_MODEL, profile="networked")
+
+    assert result.ok, result.report_text
+    *replies, other, another, leaked = result.user_out_tail.splitlines()
+    assert replies == ["{'type': 'message', 'usage': {'input_tokens': 7, 'output_tokens': 3}}"] * 3
+    assert "no model server" in other or "is not allowed" in other
+    assert "model.everturn:8080 is not allowed" in another
+    assert leaked == "[]"
+    assert [used.input_tokens for used in turn.recorded] == [7] * 3
+    assert {received.headers["authorization"] for received in provider.received} == {"Bearer operator-secret"}
+    assert without.user_out_tail.count("refused: HTTP Error 403: This run has no model server") == 3
 
 
 async def test_connections_inside_have_small_buffers(run_networked, sandbox):

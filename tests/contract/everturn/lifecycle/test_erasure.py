@@ -8,7 +8,7 @@ from everturn.conversations.postgres import PostgresConversations
 from everturn.core.errors import Invalid
 from everturn.core.ids import CallId, ConversationId
 from everturn.feedback.model import Feedback, Reaction
-from everturn.files.model import manifest_key
+from everturn.files.model import exchange_key, manifest_key
 from everturn.lifecycle.orphans import MAX_KEYS
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRemainingRows
 from everturn.mcp_connections.connections import ConnectRequest, ServerKey, hash_state
@@ -76,13 +76,15 @@ async def test_an_object_named_by_any_row_is_no_orphan(postgres_harness: Harness
     receipt = await postgres_harness.say(uploads=(postgres_harness.upload(),))
     (attachment,) = (await postgres_harness.timelines.load_turn(ANN, turn_of(receipt))).request.attachments
     kept = manifest_key(receipt.conversation_id, turn_of(receipt), 1)
+    called = exchange_key(receipt.conversation_id, turn_of(receipt), "exec_1", 1)
     lost = [
         f"{receipt.conversation_id}/{'0' * 64}",
         manifest_key(receipt.conversation_id, postgres_harness.ids.turn(), 1),
         manifest_key(postgres_harness.ids.conversation(), turn_of(receipt), 1),
+        exchange_key(receipt.conversation_id, postgres_harness.ids.turn(), "exec_1", 1),
     ]
 
-    found = await rows.load_orphans([attachment.object_key, kept, *lost])
+    found = await rows.load_orphans([attachment.object_key, kept, called, *lost])
 
     assert sorted(found) == sorted(lost)
 

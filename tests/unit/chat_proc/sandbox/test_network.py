@@ -12,6 +12,7 @@ from helpers.waiting import wait_until
 from chat_proc.sandbox.network import NetworkAccess, NetworkLimits, find_network_fault
 from chat_proc.sandbox.port import ConnectionRecord
 from chat_proc.tools.web.client import AddressGuard, is_public
+from everturn.execution.destinations import MODEL_HOST
 from everturn.execution.framing import FrameDecoder, encode_frame
 from everturn.execution.messages import (
     ALLOWED_HOSTS_ONLY,
@@ -51,14 +52,14 @@ def is_here(address):
 
 
 @contextlib.asynccontextmanager
-async def open_network(tmp_path, serve, limits=LIMITS, find=resolve):
+async def open_network(tmp_path, serve, limits=LIMITS, find=resolve, serve_models=None):
     """The path of the supervisor's socket, the port of a server, the run's network, and all messages by direction."""
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    hosts = [f"{HOST}:{port}", f"*.example.com:{port}", "closed.example.com:1"]
+    hosts = [f"{HOST}:{port}", f"*.example.com:{port}", "closed.example.com:1", f"{MODEL_HOST}:80", f"{MODEL_HOST}:443"]
     profiles = {"net": load_profiles("")["default"].model_copy(update={"network": tuple(hosts)})}
     guard = AddressGuard(find, is_allowed=is_here, ports=range(1, 1 << 16))
-    network = NetworkAccess(profiles, guard.find_addresses, limits).open("net", "turn_1")
+    network = NetworkAccess(profiles, guard.find_addresses, limits).open("net", "turn_1", serve_models)
     assert network is not None
     sent, received = [], []
 
@@ -143,6 +144,55 @@ async def test_what_a_profile_does_not_allow_is_refused_and_recorded(tmp_path, h
 
     assert isinstance(error, str) and said in error
     assert [dict(record.refused) for record in network.records] in ([{outcome: 1}, {}], [{outcome: 1}])
+
+
+async def test_the_model_server_of_a_run_is_inside_the_worker(tmp_path):
+    async def find_nothing(host, port, turn_id):
+        raise AssertionError(host)
+
+    payload = os.urandom(3 * MIB)
+    limits = NetworkLimits(sent_bytes=MIB, received_bytes=MIB, connections=2, idle_s=0.1)
+    async with open_network(tmp_path, echo, limits, find_nothing, echo) as (path, _, network, _):
+        for _ in range(4):
+            reader, writer = await connect(path, MODEL_HOST.upper(), 80)
+            await asyncio.sleep(0.2)
+            reading = asyncio.create_task(reader.read())
+            writer.write(payload)
+            writer.write_eof()
+            assert await reading == payload
+        assert "no model server at model.everturn:443" in await connect(path, MODEL_HOST, 443)
+        assert "model.everturn:8080 is not allowed" in await connect(path, MODEL_HOST, 8080)
+
+    assert network.records[0] == ConnectionRecord(MODEL_HOST, 80, 4, {}, 12 * MIB, 12 * MIB)
+    async with open_network(tmp_path, echo, find=find_nothing) as (path, _, _, _):
+        assert "This run has no model server" in await connect(path, MODEL_HOST, 80)
+
+
+async def test_a_model_server_ends_with_its_connection_and_with_its_run(tmp_path):
+    ended, began = [], asyncio.Semaphore(0)
+
+    async def serve(reader, writer):
+        began.release()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(writer)
+
+    async def fail(reader, writer):
+        writer.close()
+        raise ZeroDivisionError
+
+    async with open_network(tmp_path, echo, serve_models=serve) as (path, _, network, _):
+        for _ in range(2):
+            assert isinstance(await connect(path, MODEL_HOST, 80), tuple)
+            await began.acquire()
+        network.close()
+        assert "ending" in await connect(path, MODEL_HOST, 80)
+        await wait_until(lambda: len(ended) == 2)
+    async with open_network(tmp_path, echo, serve_models=fail) as (path, port, _, _):
+        reader, _ = await connect(path, MODEL_HOST, 80)
+        assert await reader.read() == b""
+        assert isinstance(await connect(path, HOST, port), tuple)
 
 
 async def test_the_address_that_was_checked_is_the_one_that_is_connected(tmp_path):

@@ -150,7 +150,7 @@ async def test_a_supervisor_asks_for_a_bounded_number_of_connections(asked, is_a
     if is_allowed:
         assert (await run(text, network=network)).finished.verdict == "ended"
     else:
-        with pytest.raises(SupervisorFailed, match="more than 512 connections"):
+        with pytest.raises(SupervisorFailed, match=f"more than {MAX_OPENED_STREAMS} connections"):
             await run(text, network=network)
 
 

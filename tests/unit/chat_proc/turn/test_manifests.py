@@ -4,13 +4,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, Counter
 from turn_harness.harness import until
 
 from chat_proc.turn import manifests
 from chat_proc.turn.manifests import (
+    MAX_EXCHANGE_BYTES,
     MAX_PREAMBLES,
     MAX_WAITING,
+    MAX_WAITING_EXCHANGES,
     ManifestBuilder,
     ManifestWriter,
     RequestRecord,
@@ -18,8 +20,8 @@ from chat_proc.turn.manifests import (
     StoredPreambles,
 )
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.metrics import MANIFESTS_LOST
-from everturn.files.model import preamble_key
+from everturn.core.metrics import EXCHANGES_LOST, MANIFESTS_LOST
+from everturn.files.model import exchange_key, preamble_key
 from everturn.files.objects import Objects
 from everturn.models.port import ModelRequest, PromptMessage, TextPart, ToolDeclaration
 from everturn.models.tokens import CharsPerToken
@@ -83,8 +85,8 @@ async def keep_preamble(
     return stored_by.turn_id
 
 
-def count_lost() -> float:
-    return next(sample.value for metric in MANIFESTS_LOST.collect() for sample in metric.samples)
+def count_lost(counter: Counter = MANIFESTS_LOST) -> float:
+    return next(sample.value for metric in counter.collect() for sample in metric.samples)
 
 
 def count_unexpected() -> float:
@@ -223,6 +225,32 @@ async def test_a_failed_manifest_is_counted_and_the_next_is_saved() -> None:
     assert count_lost() == before + 1
     assert count_unexpected() == bugs + 1
     assert list(objects.stored) == ["conv_1/manifests/turn_1.2"]
+
+
+async def test_records_of_model_calls_are_saved_beside_manifests_and_bounded() -> None:
+    objects = SlowObjects()
+    writer = open_writer(objects)
+    before, lost = count_lost(EXCHANGES_LOST), count_lost()
+
+    for number in range(1, MAX_WAITING_EXCHANGES + 3):
+        writer.keep_exchange("exec_1", number, 10, b"record".lower)
+    writer.keep(record(1, "one"))
+    objects.go_on.set()
+    writer.close()
+    await writer.run()
+
+    assert objects.stored[exchange_key(CONVERSATION, TURN, "exec_1", MAX_WAITING_EXCHANGES)] == b"record"
+    assert "conv_1/manifests/turn_1.1" in objects.stored
+    assert (count_lost(EXCHANGES_LOST), count_lost()) == (before + 2, lost)
+
+    objects.down = True
+    writer = open_writer(objects)
+    writer.keep_exchange("exec_1", 1, MAX_EXCHANGE_BYTES, bytes)
+    writer.keep_exchange("exec_1", 2, 1, bytes)
+    writer.close()
+    await writer.run()
+
+    assert (count_lost(EXCHANGES_LOST), count_lost()) == (before + 4, lost)
 
 
 async def test_a_slow_store_is_not_waited_for_and_the_queue_is_bounded() -> None:

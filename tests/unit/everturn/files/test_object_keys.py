@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from everturn.core.errors import Invalid
-from everturn.files.model import manifest_key, object_key, upload_key
+from everturn.files.model import exchange_key, manifest_key, object_key, upload_key
 from everturn.files.objects import AlteredObject, check_bytes, check_key, hold_back, is_genuine, is_key
 from everturn_testing.core import SequentialIds
 
@@ -15,6 +15,7 @@ CONVERSATION = IDS.conversation()
 KEY = object_key(CONVERSATION, hashlib.sha256(b"abc").hexdigest())
 UPLOAD = upload_key(CONVERSATION, hashlib.sha256(b"abc").hexdigest(), IDS.artifact())
 MANIFEST = manifest_key(CONVERSATION, IDS.turn(), 12)
+EXCHANGE = exchange_key(CONVERSATION, IDS.turn(), "exec_1.ab", 2_000)
 
 
 async def stream(*chunks: bytes) -> AsyncGenerator[bytes]:
@@ -22,7 +23,7 @@ async def stream(*chunks: bytes) -> AsyncGenerator[bytes]:
         yield chunk
 
 
-@pytest.mark.parametrize("key", [KEY, UPLOAD, MANIFEST])
+@pytest.mark.parametrize("key", [KEY, UPLOAD, MANIFEST, EXCHANGE])
 def test_objects_uploads_and_manifests_have_keys_of_ours(key: str) -> None:
     check_key(key)
 
@@ -37,6 +38,9 @@ def test_objects_uploads_and_manifests_have_keys_of_ours(key: str) -> None:
         f"{KEY}/x",
         f"/{KEY}",
         f"{MANIFEST}x",
+        f"{MANIFEST}.x.{'0' * 16}.1",
+        f"{EXCHANGE}/x",
+        EXCHANGE.rpartition(".")[0],
         "write-check",
         f"{KEY}.",
         f"{KEY}.x",
@@ -55,6 +59,7 @@ def test_a_key_names_its_bytes_and_a_manifest_any() -> None:
     check_bytes(KEY, b"abc")
     check_bytes(UPLOAD, b"abc")
     check_bytes(MANIFEST, b"whatever")
+    check_bytes(EXCHANGE, b"whatever")
     assert not is_genuine(KEY, hashlib.sha256(b"abd").hexdigest())
     with pytest.raises(Invalid):
         check_bytes(KEY, b"abd")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import pytest
 
 from everturn.core.errors import Invalid, NotFound, Unavailable
-from everturn.files.model import manifest_key, object_key, preamble_key
+from everturn.files.model import exchange_key, manifest_key, object_key, preamble_key
 from everturn.files.objects import CHUNK_BYTES, AlteredObject, Objects, StoredObject
 from everturn_testing.core import SequentialIds
 
@@ -164,11 +164,12 @@ class KeepingContract:
         for conversation in (mine, other):
             await objects.save(object_key(conversation, digest), b"a")
             await objects.save(manifest_key(conversation, turn, 1), b"{}")
+            await objects.save(exchange_key(conversation, turn, "exec_1", 1), b"{}")
 
-        assert await objects.delete_conversation(mine) == 2
+        assert await objects.delete_conversation(mine) == 3
         assert await objects.delete_conversation(mine) == 0
 
-        for key in (object_key(mine, digest), manifest_key(mine, turn, 1)):
+        for key in (object_key(mine, digest), manifest_key(mine, turn, 1), exchange_key(mine, turn, "exec_1", 1)):
             with pytest.raises(NotFound):
                 await objects.load(key, max_bytes=10)
         assert await objects.load(object_key(other, digest), max_bytes=10) == b"a"
@@ -178,9 +179,8 @@ class KeepingContract:
         ids = SequentialIds()
         first, second, turn = ids.conversation(), ids.conversation(), ids.turn()
         digests = sorted(hashlib.sha256(data).hexdigest() for data in (b"a", b"b"))
-        keys = [object_key(each, digest) for each in (first, second) for digest in digests] + [
-            manifest_key(first, turn, 1)
-        ]
+        keys = [object_key(each, digest) for each in (first, second) for digest in digests]
+        keys += [manifest_key(first, turn, 1), exchange_key(first, turn, "exec_1", 1)]
         for key in keys:
             await objects.save(key, b"{}" if "manifests" in key else b"a" if key.endswith(_DIGEST_OF_A) else b"b")
 
