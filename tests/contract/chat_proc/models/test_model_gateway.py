@@ -261,6 +261,7 @@ async def test_replies_are_limited_by_the_bundle_and_their_thinking_fits(provide
     assert (first["max_tokens"], first["thinking"]) == (2_000, {"type": "enabled", "budget_tokens": 1_999})
     assert (second["max_tokens"], second["thinking"]) == (500, {"type": "disabled"})
     assert (chat["max_tokens"], responses["max_output_tokens"]) == (500, 500)
+    assert ("store" in chat, responses["store"]) == (False, False)
 
 
 async def test_only_the_versions_of_the_api_pass_of_the_agents_headers(provider: WireProvider) -> None:
@@ -338,6 +339,7 @@ async def test_what_is_refused_does_not_reach_the_provider(
     [
         {"background": True},
         {"tools": [{"type": "mcp", "server_url": "https://evil.org"}]},
+        {"prompt": {"id": "pmpt_1"}},
         {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://evil.org/a"}]}]},
         {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://evil.org/a"}]}]},
         {"input": [{"type": "function_call_output", "output": [{"type": "input_image", "file_id": "file-1"}]}]},

@@ -41,11 +41,12 @@ ROUTES: Final[Mapping[str, Route]] = {
 }
 OWNERS: Final[Mapping[WireProtocol, str]] = {"anthropic": "Anthropic's", "openai": "OpenAI's"}
 
-MAX_ELEMENTS: Final = 2_000_000
-"""Brackets, braces and commas of a body. Code and prose of 32 MiB have about half as many. They bound the memory of the
-parsed body to about 120 MB, and the time of parsing it to a few seconds in a thread."""
-AT_ONCE_BYTES: Final = 1024 * 1024
-"""Parsed and written by one call of a C function, which keeps the event loop waiting for up to 10 ms even from a
+MAX_ELEMENTS: Final = 500_000
+"""Brackets, braces and commas of a body, also those in its texts. As many are in 7 MB of code, which no model reads at
+once. They bound the memory of the parsed body to about 30 MB, and the time of parsing it to a second in a thread."""
+AT_ONCE_ELEMENTS: Final = 16_000
+AT_ONCE_BYTES: Final = 256 * 1024
+"""Parsed and written by one call of a C function, which keeps the event loop waiting for up to 5 ms even from a
 thread. Larger bodies are parsed value by value: slower, but other threads run in between."""
 
 SMALL: Final = re.compile(r"(?<![a-z])(?:haiku|mini|nano|small|flash|lite)(?![a-z])", re.IGNORECASE)
@@ -53,8 +54,9 @@ SMALL: Final = re.compile(r"(?<![a-z])(?:haiku|mini|nano|small|flash|lite)(?![a-
 
 _MIN_THINKING_TOKENS: Final = 1_024
 """Of Anthropic's API."""
-_AGENT_TOOLS: Final = ("bash_", "computer_", "memory_", "text_editor_")
-"""The beginnings of the types of Anthropic's tools that the agent runs; the provider runs all others."""
+_AGENT_TOOLS: Final = ("bash_", "computer_", "memory_", "text_editor_", "tool_search_tool_")
+"""The beginnings of the types of Anthropic's tools that the agent runs, or that only search the request itself. The
+provider runs all others."""
 _OPENAI_AGENT_TOOLS: Final = frozenset(
     {"apply_patch", "computer", "computer_use_preview", "custom", "function", "local_shell", "namespace", "tool_search"}
 )
@@ -122,16 +124,19 @@ def prepare_request(route: Route, body: bytes, target: Callable[[str], Target]) 
     streams = fields.get("stream") is True
     if route.api == "chat" and streams:
         fields["stream_options"] = {**read_fields(fields.get("stream_options")), "include_usage": True}
-    written = _write(fields, is_large=len(body) > AT_ONCE_BYTES)
+    if route.api == "responses":
+        # Otherwise the provider would keep the conversation, also after its erasure here.
+        fields.setdefault("store", False)
+    written = _write(fields, is_large=_is_large(body))
     chars = max(0, len(written) - media.chars)
     return PreparedRequest(asked, written, streams, max_tokens, FIRST_RATIO.tokens_for(chars) + media.tokens)
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
     """The JSON object in these bytes. Raises RequestRefused."""
-    if sum(body.count(each) for each in (b"[", b"{", b",")) > MAX_ELEMENTS:
+    if len(body) > MAX_ELEMENTS and _count_elements(body) > MAX_ELEMENTS:
         raise RequestRefused(413, f"The body has more than {MAX_ELEMENTS:,} elements.")
-    decoder = _DECODER if len(body) <= AT_ONCE_BYTES else _YIELDING_DECODER
+    decoder = _YIELDING_DECODER if _is_large(body) else _DECODER
     try:
         value: object = decoder.decode(body.decode("utf-8"))
     except RecursionError as error:
@@ -141,6 +146,14 @@ def parse_object(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RequestRefused(400, "The body must be a JSON object.")
     return cast("dict[str, Any]", value)
+
+
+def _count_elements(body: bytes) -> int:
+    return sum(body.count(each) for each in (b"[", b"{", b","))
+
+
+def _is_large(body: bytes) -> bool:
+    return len(body) > AT_ONCE_BYTES or _count_elements(body) > AT_ONCE_ELEMENTS
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -228,7 +241,7 @@ def _check_options(fields: Mapping[str, Any]) -> None:
 def _check_tools(route: Route, fields: Mapping[str, Any]) -> None:
     """Refuse tools that the provider runs: they reach hosts that the sandbox does not, and no token counts them. Raises
     RequestRefused."""
-    for name in ("mcp_servers", "web_search_options", "container"):
+    for name in ("mcp_servers", "web_search_options", "container", "prompt"):
         if fields.get(name):
             raise RequestRefused(400, f"The field `{name}` can't be used here: the provider would run tools.")
     for tool in _list(fields.get("tools")):

@@ -91,7 +91,7 @@ _PASSED_TO_AGENT: Final = (
     "x-should-retry",
 )
 _JSON: Final[Mapping[str, str]] = {"Content-Type": "application/json"}
-_NO_RETRY: Final[Mapping[str, str]] = {"x-should-retry": "false"}
+_FINAL: Final[Mapping[str, str]] = {"x-should-retry": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +390,7 @@ class ModelGateway:
 
     async def _refuse(self, connection: Connection, protocol: WireProtocol, refused: RequestRefused) -> None:
         wait = {} if refused.retry_after_s is None else {"Retry-After": str(refused.retry_after_s)}
-        retry = _NO_RETRY if refused.retry_after_s is None else {}
+        retry = _FINAL if refused.retry_after_s is None else {}
         body = build_error(protocol, refused.status, refused.message)
         await connection.answer(refused.status, {**_JSON, **wait, **retry}, body)
 

@@ -8,7 +8,7 @@ from typing import Final
 from chat_proc.model_gateway.formats import Api, RequestRefused, parse_object
 from chat_proc.models.replies import read_fields, try_read_count
 from chat_proc.models.streams import TimeSlice
-from everturn.core.threads import call_sized
+from everturn.core.threads import ON_LOOP_SIZE, call_sized
 from everturn.models.port import ModelUsage
 from everturn.models.tokens import FIRST_RATIO
 
@@ -19,7 +19,7 @@ _SLICE_BYTES: Final = 4 * 1024
 _USAGE: Final = b'"usage"'
 _DELTA: Final = re.compile(
     rb'"(?:text|thinking|partial_json|content|reasoning_content|reasoning|arguments|delta|input)"\s*+:\s*+'
-    rb'"((?:[^"\\]|\\.)*+)"'
+    rb'"((?>(?:[^"\\]++|\\.)*))"'
 )
 """The strings in which replies carry what the model wrote."""
 
@@ -120,7 +120,8 @@ class ReplyMeter:
     async def _read_event(self, data: bytes) -> None:
         # Events at the end of a reply of the Responses API repeat what its deltas had.
         if self._api != "responses" or b".delta" in data[:200]:
-            self._chars += sum(len(text) for text in _DELTA.findall(data))
+            is_small = len(data) <= ON_LOOP_SIZE
+            self._chars += sum(len(text) for text in _DELTA.findall(data)) if is_small else len(data)
         if _USAGE in data:
             await self._read(data)
 
