@@ -14,9 +14,14 @@ import pytest
 from helpers.provider import Answer, WireProvider, build_openai_events
 from helpers.waiting import wait_until
 from prometheus_client import REGISTRY
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
 
+from chat_proc.agent.kit import TurnLimits
+from chat_proc.catalog.tool import ToolCall, ToolOutcome
 from chat_proc.model_gateway.exchanges import Exchange, read_record
-from chat_proc.model_gateway.gateway import LIMITS, GatewayLimits, GatewayModel, ModelGateway, open_gateways
+from chat_proc.model_gateway.gateway import LIMITS, GatewayLimits, GatewayModel, GatewayTurn, open_gateways
 from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import BadModelSetting
 from chat_proc.models.roles import ModelChoice
@@ -89,8 +94,7 @@ STREAMS: Mapping[str, tuple[str, str, dict[str, Any], tuple[str, ...], int]] = {
 class Agent:
     """An HTTP client of a gateway, and what the turn and the gateway know of it."""
 
-    def __init__(self, gateway: ModelGateway, turn: RecordingTurn, url: str) -> None:
-        self.gateway = gateway
+    def __init__(self, turn: RecordingTurn, url: str) -> None:
         self.turn = turn
         self.url = url
         self.http = httpx2.AsyncClient(base_url=url, headers=AGENT, timeout=WITHIN_S)
@@ -117,20 +121,25 @@ def build_model(
 
 @asynccontextmanager
 async def open_agent(
-    main: GatewayModel, small: GatewayModel | None = None, *, limits: GatewayLimits = LIMITS, tokens: int = 8_192
+    main: GatewayModel,
+    small: GatewayModel | None = None,
+    *,
+    limits: GatewayLimits = LIMITS,
+    tokens: int = 8_192,
+    turn: GatewayTurn | None = None,
 ) -> AsyncGenerator[Agent]:
-    turn = RecordingTurn()
+    recording = RecordingTurn()
     serving: set[asyncio.Task[None]] = set()
     async with open_gateways({}, {}, redactor=Redactor([KEY]), limits=limits) as gateways:
-        gateway = gateways.open(main, small, turn, run="exec_1", max_output_tokens=tokens)
+        gateway = gateways.open(main, small, turn or recording, run="exec_1", max_output_tokens=tokens)
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.create_task(gateway.serve(reader, writer))
             serving.add(task)
-            await task
+            await asyncio.wait({task})
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        agent = Agent(gateway, turn, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        agent = Agent(recording, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         async with agent.http:
             yield agent
         server.close()
@@ -567,6 +576,39 @@ async def test_eight_requests_of_a_run_are_open_at_once(provider: WireProvider) 
         assert len(provider.received) == 8
 
     await asyncio.gather(*asking, return_exceptions=True)
+
+
+class AgentTool(DemoTool):
+    """Runs an agent that asks its model until it is refused."""
+
+    def __init__(self, model: GatewayModel) -> None:
+        super().__init__("demo.code")
+        self.model = model
+        self.refused = ""
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        async with open_agent(self.model, turn=call.context.live) as agent:
+            for _ in range(9):
+                if (reply := await agent.ask()).status_code != 200:
+                    self.refused = reply.json()["error"]["message"]
+                    break
+        return await super().run(call)
+
+
+async def test_the_calls_of_an_agent_belong_to_the_turn_of_its_tool(provider: WireProvider) -> None:
+    provider.answer_events(*build_anthropic_events("hi"))
+    tool = AgentTool(build_model(provider.url))
+    bench = Bench(call("demo.code", {}), answer("Done."), tools=[tool], limits=TurnLimits(tokens=3_000))
+
+    await bench.say("Write it.")
+    await bench.work()
+
+    coded = [used for _, used in bench.platform.usage if used.role == "coding"]
+    assert [used.input_tokens for used in coded] == [1_100] * len(coded) and 1 < len(coded) < 9
+    assert tool.refused == "The turn has reached the limit of 3,000 tokens."
+    kept = {key: data for key, data in bench.objects.stored.items() if ".x." in key}
+    assert [read_record(data).head.number for _, data in sorted(kept.items())] == [*range(1, len(coded) + 1)]
+    assert await bench.objects.delete_conversation(bench.conversation_id) >= len(kept)
 
 
 @pytest.mark.parametrize(
