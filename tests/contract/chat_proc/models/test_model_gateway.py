@@ -428,6 +428,40 @@ async def test_a_chunked_body_is_limited_too_and_expected_ones_are_asked_for(pro
     assert refused.status_code == 413
 
 
+async def test_requests_that_are_sent_at_once_are_answered_in_order(provider: WireProvider) -> None:
+    provider.answer_events(*build_anthropic_events("hi"))
+    body = json.dumps({"model": "x", "max_tokens": 5, "stream": True, "messages": []}).encode()
+    post = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+    async with open_agent(build_model(provider.url)) as agent:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(agent.url.rpartition(":")[2]))
+        writer.write(post + b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n" + post + post.partition(b"\r\n\r\n")[0])
+        await wait_until(lambda: len(provider.received) == 2)
+        writer.write(b"\r\nConnection: close\r\n\r\n" + body)
+        answers = await asyncio.wait_for(reader.read(), WITHIN_S)
+        writer.close()
+
+    assert answers.count(b"HTTP/1.1 200") == 4 and answers.count(b"message_stop") == 6
+    assert len(agent.turn.recorded) == 3
+
+
+async def test_a_slow_agent_gets_the_end_of_a_reply(provider: WireProvider) -> None:
+    text = "x" * 4_000_000
+    provider.answer_events(*build_anthropic_events(text))
+    body = json.dumps({"model": "x", "max_tokens": 5, "stream": True, "messages": []}).encode()
+
+    async with open_agent(build_model(provider.url)) as agent:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(agent.url.rpartition(":")[2]), limit=1_000)
+        head = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+        writer.write(head + body)
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(1.5)
+        received = await asyncio.wait_for(reader.read(), WITHIN_S)
+        writer.close()
+
+    assert received.endswith(b"0\r\n\r\n") and len(received) > len(text)
+
+
 async def test_a_run_has_limits_for_its_requests_and_the_bodies_that_are_open(provider: WireProvider) -> None:
     provider.answer_events(*build_anthropic_events("hi"))
     limits = GatewayLimits(requests=2, held_bytes=1_000)

@@ -42,6 +42,8 @@ class Connection:
         self._ahead = b""
         """What was read while a request was being answered: the beginning of the next one."""
         self._is_head = False
+        # Then `drain` returns only when the kernel has everything, and closing loses nothing of it.
+        writer.transport.set_write_buffer_limits(0)
 
     @property
     def has_answered(self) -> bool:
