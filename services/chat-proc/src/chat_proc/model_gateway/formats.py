@@ -60,6 +60,8 @@ provider runs all others."""
 _OPENAI_AGENT_TOOLS: Final = frozenset(
     {"apply_patch", "computer", "computer_use_preview", "custom", "function", "local_shell", "namespace", "tool_search"}
 )
+_OWN_SOURCES: Final = frozenset({"base64", "text", "content"})
+"""Of Anthropic's images and documents: those whose content is in the request."""
 _OPENAI_FILES: Final = ("computer_screenshot", "file", "image_url", "input_file", "input_image")
 _TOKEN_FIELDS: Final[Mapping[Api, tuple[str, ...]]] = {
     "messages": ("max_tokens",),
@@ -278,7 +280,7 @@ def _check_content(route: Route, fields: Mapping[str, Any]) -> _Media:
         kind = block.get("type")
         if route.protocol == "anthropic" and kind in ("image", "document", "container_upload"):
             source = read_fields(block.get("source"))
-            if kind == "container_upload" or source.get("type") in ("url", "file"):
+            if source.get("type") not in _OWN_SOURCES:
                 raise RequestRefused(400, f"Send the content of the {kind} in the request, as base64.")
             media.add(source.get("data"), _find_mime(kind))
         elif route.protocol == "openai" and kind in _OPENAI_FILES:
