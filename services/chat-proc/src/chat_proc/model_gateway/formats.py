@@ -57,10 +57,17 @@ _MIN_THINKING_TOKENS: Final = 1_024
 _AGENT_TOOLS: Final = ("bash_", "computer_", "memory_", "text_editor_", "tool_search_tool_")
 """The beginnings of the types of Anthropic's tools that the agent runs, or that only search the request itself. The
 provider runs all others."""
-_OPENAI_AGENT_TOOLS: Final = frozenset(
-    {"apply_patch", "computer", "computer_use_preview", "custom", "function", "local_shell", "namespace", "tool_search"}
+_OPENAI_AGENT_TOOLS: Final = (
+    "apply_patch",
+    "computer",
+    "computer_use_preview",
+    "custom",
+    "function",
+    "local_shell",
+    "namespace",
+    "tool_search",
 )
-_OWN_SOURCES: Final = frozenset({"base64", "text", "content"})
+_OWN_SOURCES: Final = ("base64", "text", "content")
 """Of Anthropic's images and documents: those whose content is in the request."""
 _OPENAI_FILES: Final = ("computer_screenshot", "file", "image_url", "input_file", "input_image")
 _TOKEN_FIELDS: Final[Mapping[Api, tuple[str, ...]]] = {
@@ -69,7 +76,7 @@ _TOKEN_FIELDS: Final[Mapping[Api, tuple[str, ...]]] = {
     "chat": ("max_completion_tokens", "max_tokens"),
     "responses": ("max_output_tokens",),
 }
-_USUAL_TIERS: Final = frozenset({None, "auto", "default", "flex", "standard", "standard_only"})
+_USUAL_TIERS: Final = (None, "auto", "default", "flex", "standard", "standard_only")
 """Values of `service_tier` that cost what the model's card says, or less."""
 
 
