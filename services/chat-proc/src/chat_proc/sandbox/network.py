@@ -245,13 +245,17 @@ class RunNetwork:
         self._check_allowed(MODEL_HOST, port)
         if port != MODEL_PORT or self._serve_models is None:
             raise _NotOpened("not_allowed", f"This run has no model server at {MODEL_HOST}:{port}.")
-        ours, theirs = socket.socketpair()
-        ours_reader, ours_writer = await asyncio.open_unix_connection(sock=ours)
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise _NotOpened("unreachable", f"{MODEL_HOST}:{port} can't be reached: {reason}.") from error
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
         serving = asyncio.create_task(self._serve_models(*await asyncio.open_unix_connection(sock=theirs)))
         try:
-            yield ours_reader, ours_writer
+            yield reader, writer
         finally:
-            abort(ours_writer)
+            abort(writer)
             await end_tasks(serving)
             if serving.done() and not serving.cancelled() and (error := serving.exception()):
                 _log.error("The model server of a run failed", turn_id=self._turn_id, exc_info=error)
