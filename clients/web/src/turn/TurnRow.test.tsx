@@ -91,6 +91,12 @@ test("a pending call is approved, or denied with a reason", async () => {
   expect(actions.answerApproval).toHaveBeenCalledWith("appr_1", "deny", "Not today.");
 });
 
+test("what a call would do is shown before it is allowed", () => {
+  show(buildTurn({ status: "waiting", approvals: [{ ...APPROVAL, details: "1 file:\nadded a\u202eb.py" }] }));
+
+  expect(screen.getByRole("region", { name: "What this would do" })).toHaveTextContent("1 file: added a\\u{202e}b.py");
+});
+
 test("an account is connected at its address, or the call is denied", async () => {
   const connecting = { ...APPROVAL, connect_url: "https://login.example/authorize?state=s" };
   show(buildTurn({ status: "waiting", approvals: [connecting] }));

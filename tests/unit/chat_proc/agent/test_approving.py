@@ -16,7 +16,7 @@ from turn_harness.tools import DemoTool
 from chat_proc.agent.approving import MAX_SHOWN_BYTES, ApprovalGate
 from chat_proc.agent.kit import TurnLimits
 from chat_proc.catalog.call_policy import CallPolicy
-from chat_proc.catalog.tool import ConnectLink, ToolRegistry
+from chat_proc.catalog.tool import CallDetails, ConnectLink, Proposal, ToolCall, ToolOutcome, ToolRegistry
 from chat_proc.worker import runner
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
@@ -540,4 +540,54 @@ async def test_a_call_without_an_account_in_time_is_not_made() -> None:
     assert expire_approvals(bench.platform) == (bench.conversation_id,)
     await bench.work()
     assert send.calls.total() == 0 and [each.state for each in outcomes(bench)] == ["expired"]
+    await check_conversation(bench)
+
+
+class Described:
+    """Describes calls; as `state` is when it is asked, or not if it `fails`."""
+
+    def __init__(self, send: DemoTool) -> None:
+        self.state = "one"
+        self.fails = ""
+        self.approved: list[str] = []
+        run = send.run
+
+        async def keep_approved(call: ToolCall) -> ToolOutcome:
+            self.approved.append(call.approved)
+            return await run(call)
+
+        send.run = keep_approved
+        send.spec = replace(send.spec, describe_call=self.describe)
+
+    async def describe(self, proposal: Proposal) -> CallDetails:
+        if self.fails:
+            raise Unavailable(self.fails)
+        return CallDetails(f"Sends {getattr(proposal.params, 'text')}\nto {self.state}", self.state)  # noqa: B009
+
+
+async def test_a_person_sees_what_a_call_would_do_and_the_call_knows_what_was_approved() -> None:
+    bench, send = build()
+    described = Described(send)
+    approval_id = await wait_for_a_person(bench)
+    (shown,) = bench.state().turns[0].approvals
+    assert shown.details == "Sends x\nto one"
+
+    described.state = "two"
+    await respond(bench, approval_id, SignalKind.APPROVE)
+    await bench.work()
+
+    assert described.approved == ["one"] and send.calls.total() == 1
+    await check_conversation(bench)
+
+
+async def test_nobody_is_asked_about_a_call_that_cant_be_described() -> None:
+    bench, send = build()
+    described = Described(send)
+    described.fails = "The server is away."
+
+    await bench.say("Send it.")
+    await bench.work()
+
+    assert [block for block in bench.blocks if isinstance(block.body, ApprovalRequestBody)] == []
+    assert send.calls.total() == 0 and [result.text for result in results(bench)] == ["The server is away."]
     await check_conversation(bench)

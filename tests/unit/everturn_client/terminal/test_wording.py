@@ -56,6 +56,8 @@ def test_an_approval_shows_the_call_and_the_answer_commands() -> None:
     assert wording.render_approval(asked).splitlines() == lines[:2]
     explained = asked.model_copy(update={"explanation": "It is new:\nhttps://a.example/"})
     assert wording.render_approval(explained).splitlines()[1:3] == ["  It is new:", "  https://a.example/"]
+    detailed = asked.model_copy(update={"details": "1 file:\n  added a\u202eb.py"})
+    assert wording.render_approval(detailed).splitlines()[1:3] == ["  1 file:", "    added a\\u202eb.py"]
     linked = asked.model_copy(update={"connect_url": "https://login.example/?a=b&c=\u202ed"})
     assert wording.render_approval(linked, "everturn answer").splitlines() == [
         '? Connect an account for mail.send? {"text": "a\\nb"} (cut)',

@@ -147,6 +147,7 @@ def test_an_approval_and_its_answer_are_sent_live_and_after_a_rewind() -> None:
     asked = ChatApproval(
         approval_id="appr_1", call_id="call_1", tool_id="mail.send", params={"to": "ann"}, state="pending",
         expires_at="2026-03-02T12:00:00.000Z", explanation="It sends mail.", connect_url="https://chat.example/connect",
+        details="1 mail to ann",
     )  # fmt: skip
     denied = asked.model_copy(update={"state": "denied", "reason": "Not today."})
     kept = ApprovalView.model_validate({**asked.model_dump(exclude={"type"}), "round": 2})
@@ -159,7 +160,7 @@ def test_an_approval_and_its_answer_are_sent_live_and_after_a_rewind() -> None:
     assert pending == {
         "turn_id": "t", "approval_id": "appr_1", "tool_id": "mail.send", "params": {"to": "ann"}, "cut": False,
         "state": "pending", "reason": "", "expires_at": "2026-03-02T12:00:00.000Z", "explanation": "It sends mail.",
-        "connect_url": "https://chat.example/connect",
+        "connect_url": "https://chat.example/connect", "details": "1 mail to ann",
     }  # fmt: skip
     assert phase == {"phase": "waiting", "position": None}
     assert (settled["state"], settled["reason"]) == ("denied", "Not today.")

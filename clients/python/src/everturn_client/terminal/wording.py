@@ -57,10 +57,11 @@ def render_approval(approval: ApprovalView, answer_command: str = "") -> str:
     params = _show_exactly(json.dumps(approval.params, ensure_ascii=False))
     cut = " (cut)" if approval.cut else ""
     explanation = "".join(f"  {_show_exactly(line)}\n" for line in approval.explanation.split("\n") if line.strip())
+    details = "".join(f"  {show_unseen(line)}\n" for line in (approval.details or "").split("\n") if line)
     expires = f"  Expires at {render_time(approval.expires_at)}."
     link = f"  Open: {show_unseen(approval.connect_url)}\n" if approval.connect_url else ""
     what = "Connect an account for" if link else "Allow"
-    question = f"? {what} {one_line(approval.tool_id)}? {params}{cut}\n{explanation}{link}{expires}"
+    question = f"? {what} {one_line(approval.tool_id)}? {params}{cut}\n{explanation}{details}{link}{expires}"
     if not answer_command:
         return question
     return f"{question}\n{render_answer_commands(approval, answer_command)}"

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas ec80199a981096400b5d54da6f684bff68166aacae9b684b46b3ead2ae5c999c
-// Types 2e93771decfa8662aa718ab8b337808d494f51ce38397b23b4244b0952ea6964
+// Schemas 3874b14925920aaeb2d59693c6942d0b9d97d4a59ffac08824d35fd2de8195fb
+// Types 61b775ff57a807f8b32e3161c58b1c7301643f8e47c1667d23118db6ae43f1b3
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -65,6 +65,11 @@ export interface components {
              * @description Whether `params` are incomplete because they are too long.
              */
             readonly cut: boolean;
+            /**
+             * Details
+             * @description What the call would do, as lines of plain text; absent if its tool does not describe its calls.
+             */
+            readonly details?: string;
             /**
              * Expires At
              * @description When it expires, in ISO 8601 (UTC).
@@ -3444,6 +3449,11 @@ export interface components {
              * @description Whether `params` are incomplete because they are too long.
              */
             readonly cut: boolean;
+            /**
+             * Details
+             * @description What the call would do, as lines of plain text; absent if its tool does not describe its calls.
+             */
+            readonly details?: string;
             /**
              * Expires At
              * @description When it expires, in ISO 8601 (UTC).

@@ -6,6 +6,7 @@ import type { JSX } from "react";
 import type { ApprovalView } from "../../api";
 import { readLink } from "../../markdown/addresses";
 import { Button } from "../../ui/Button";
+import { escapeInvisible } from "../../ui/invisibleCharacters";
 import { useNow } from "../../ui/useNow";
 import { describeError, formatTimeLeft, lookUp } from "../../ui/format";
 import { useTurnActions } from "../actions";
@@ -60,6 +61,7 @@ function PendingApproval({ approval }: { approval: ApprovalView }): JSX.Element 
       <h3><ShieldQuestion className={styles.icon} aria-hidden /> <span>{link === undefined ? "Allow" : "Connect an account for"} <code>{approval.tool_id}</code>?</span></h3>
       {approval.explanation !== "" && <p className={styles.explanation}>{approval.explanation}</p>}
       <Parameters params={approval.params} />
+      {(approval.details ?? "") !== "" && <Details text={approval.details ?? ""} />}
       {approval.cut && <p className={styles.soft}>The parameters are too long to show in full.</p>}
       <label className={styles.reason}>
         <span>Reason (optional)</span>
@@ -74,6 +76,14 @@ function PendingApproval({ approval }: { approval: ApprovalView }): JSX.Element 
       </div>
       {problem !== "" && <p role="alert" className={styles.failure}>{problem}</p>}
     </section>
+  );
+}
+
+/** What the call would do: lines that the server has bounded, and that may need scrolling, by keyboard too. */
+function Details({ text }: { text: string }): JSX.Element {
+  return (
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to take focus
+    <pre className={styles.described} role="region" aria-label="What this would do" tabIndex={0}>{escapeInvisible(text)}</pre>
   );
 }
 

@@ -223,6 +223,7 @@ def build_pending_approval(
         expires_at=body.expires_at,
         explanation=body.explanation,
         connect_url=body.connect_url or None,
+        details=body.details or None,
         step_id=step_id,
     )
 

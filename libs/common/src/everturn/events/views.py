@@ -196,6 +196,8 @@ class ApprovalView(ApiModel):
     """Why the call needs approval."""
     connect_url: str | None = None
     """The address at which the person connects an account, instead of approving the call."""
+    details: str | None = None
+    """What the call would do, as lines of plain text; absent if its tool does not describe its calls."""
     reason: str = ""
     """What the person gave as the reason; empty without one."""
     step_id: str | None = None

@@ -298,7 +298,8 @@ class ApprovalRequestBody(Body):
     """A call needs a person's approval. `params` are shown to the person, without secrets; `cut` means that some are
     left out. `args_hash` covers the tool and the exact parameters. `expires_at` is by the database's clock.
     `explanation` gives the person the reason; `addresses` are the web addresses to approve, in canonical form. With
-    `connect_url` the person connects an account there instead of approving the call.
+    `connect_url` the person connects an account there instead of approving the call. `details` say what the call would
+    do, in lines of plain text; `details_digest` identifies that, so that the call does nothing else.
     """
 
     approval_id: ApprovalId
@@ -310,6 +311,8 @@ class ApprovalRequestBody(Body):
     explanation: str = ""
     addresses: tuple[str, ...] = ()
     connect_url: str = Field(default="", exclude_if=lambda url: not url)
+    details: str = Field(default="", exclude_if=lambda text: not text)
+    details_digest: str = Field(default="", exclude_if=lambda digest: not digest)
 
 
 class ApprovalOutcomeBody(Body):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
@@ -11,9 +11,11 @@ from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.signal_folding import fold_signals
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected
+from chat_proc.catalog.tool import CallDetails, Proposal, ToolRegistry, ToolSpec
 from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.cancellation import Ran, keep_cancellation, run_until
 from everturn.core.clock import iso
+from everturn.core.errors import EverturnError
 from everturn.core.ids import CallId
 from everturn.core.metrics import CALLS_REVIEWED
 from everturn.core.refs import round_ref
@@ -193,8 +195,21 @@ class ApprovalGate:
                 return NeedsApproval(_CONNECT.format(title=link.title, why=link.why).strip(), connect_url=link.url)
         if verdict is None:
             return None
+        if spec.describe_call is not None:
+            # Without its details nobody is asked about the call, and it fails when it runs.
+            if (details := await self._describe(turn, spec, call_id, call)) is None:
+                return None
+            verdict = replace(verdict, details=details)
         CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()
         return verdict
+
+    async def _describe(
+        self, turn: LeasedTurn, spec: ToolSpec, call_id: CallId, call: ToolCallBody
+    ) -> CallDetails | None:
+        """None if the call can't be described, or if a steer or a cancel has ended that."""
+        describing = describe_call(self._catalog, spec, turn, call_id, call)
+        ran = await run_until(turn.inbox.wait_for_control(), describing)
+        return ran.value if isinstance(ran, Ran) and isinstance(ran.value, CallDetails) else None
 
     def _draft_request(
         self, context: RoundContext, request: ApprovalRequest, call: ToolCallBody, ask: NeedsApproval
@@ -210,6 +225,8 @@ class ApprovalGate:
             explanation=self._redactor.redact(ask.explanation),
             addresses=ask.addresses,
             connect_url=ask.connect_url,
+            details=self._redactor.redact(ask.details.text) if ask.details else "",
+            details_digest=ask.details.digest if ask.details else "",
         )
         ref = round_ref(context.turn_id, context.round, f"approval.{request.call_id}")
         return context.draft(BlockType.APPROVAL_REQUEST, ref, body, call_id=request.call_id)
@@ -221,6 +238,24 @@ class ApprovalGate:
         if len(json.dumps(shown, ensure_ascii=False, default=str).encode(errors="replace")) <= MAX_SHOWN_BYTES:
             return shown, False
         return bound_params(shown), True
+
+
+async def describe_call(
+    catalog: ToolRegistry, spec: ToolSpec, turn: LeasedTurn, call_id: CallId, call: ToolCallBody
+) -> CallDetails | str:
+    """What a call would do, for the person who decides on it; or why it can't be made, for the model."""
+    if spec.describe_call is None:
+        raise RuntimeError(f"{spec.tool_id} does not describe its calls.")
+    try:
+        params = catalog.check_params(spec.tool_id, call.params)
+        lease = turn.lease
+        proposal = Proposal(call_id, params, lease.principal, lease.conversation_id, turn.turn_id)
+        async with asyncio.timeout(spec.timeout_s):
+            return await spec.describe_call(proposal)
+    except EverturnError as error:
+        return error.detail
+    except TimeoutError:
+        return f"The call could not be described within {spec.timeout_s:g} s."
 
 
 def _call_id(call: PendingCall) -> CallId:

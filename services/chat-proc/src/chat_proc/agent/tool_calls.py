@@ -15,6 +15,7 @@ from typing import Literal
 import structlog
 from pydantic import BaseModel
 
+from chat_proc.agent.approving import describe_call
 from chat_proc.agent.authored.models import ToolModels
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit, TurnLimits
@@ -82,6 +83,9 @@ _APPROVAL_MISSING = (
 _ONLY_CONNECTED = (
     "The call was not made: it needs a person's approval, and connecting an account did not approve it. Make it again "
     "to request the approval."
+)
+_NOT_DESCRIBED = (
+    "The call was not made: a person has to approve it, and what it would do could not be determined. Make it again."
 )
 _STOPPED = "The call was cancelled because a new message from the user may change the work."
 
@@ -328,6 +332,10 @@ class ToolRunner:
             if isinstance(verdict, Rejected) or unasked:
                 missing = _ONLY_CONNECTED if _was_for_an_account(turn, pending) else _APPROVAL_MISSING
                 why = verdict.why if isinstance(verdict, Rejected) else missing
+                if unasked and spec.describe_call is not None and not self._was_asked(turn, pending):
+                    call_id = pending.block.call_id or CallId("")
+                    described = await describe_call(self._catalog, spec, turn, call_id, pending.body)
+                    why = described if isinstance(described, str) else _NOT_DESCRIBED
                 report_refusal(spec, turn.call_context, why)
                 return ToolOutcome("error", why)
             return await self._call(turn, spec, pending, params)
@@ -365,7 +373,12 @@ class ToolRunner:
             skills=turn.skills,
             models=self._build_models(turn, pending.block.round),
         )
-        return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
+        question = turn.progress.questions.get(pending.block.call_id or CallId(""))
+        approved = question.request.details_digest if question else ""
+        return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context, approved=approved)
+
+    def _was_asked(self, turn: LeasedTurn, pending: PendingCall) -> bool:
+        return (pending.block.call_id or CallId("")) in turn.progress.questions
 
     async def _bounded(self, turn: LeasedTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome | Wait:
         self._failpoints.hit("turn.in_tool")

@@ -11,7 +11,7 @@ from typing import Literal, Protocol, cast
 
 import structlog
 
-from chat_proc.catalog.tool import EarlierFacts, ToolSpec
+from chat_proc.catalog.tool import CallDetails, EarlierFacts, ToolSpec
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
@@ -75,12 +75,13 @@ class CallContext:
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    """A person has to approve first. `explanation` is for that person, `addresses` are the addresses to approve. With
-    `connect_url` the person connects an account there instead."""
+    """A person has to approve first. `explanation` is for that person, `addresses` are the addresses to approve, and
+    `details` say what the call would do. With `connect_url` the person connects an account there instead."""
 
     explanation: str
     addresses: tuple[str, ...] = ()
     connect_url: str = ""
+    details: CallDetails | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,30 @@ class ConnectLink:
     why: str = ""
 
 
+MAX_DETAILS_CHARS = 12_000
+"""Of a call that a person approves. People don't read more, and it is part of every view of the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A call that a person is going to be asked about, with checked parameters."""
+
+    call_id: CallId
+    params: BaseModel
+    principal: Principal
+    conversation_id: ConversationId
+    turn_id: TurnId
+
+
+@dataclass(frozen=True, slots=True)
+class CallDetails:
+    """What a call would do, for the person who decides on it: lines of plain text with MAX_DETAILS_CHARS at most.
+    `digest` identifies what they describe: the call gets it as `approved`, and does that or nothing."""
+
+    text: str
+    digest: str
+
+
 class Connector(Protocol):
     """For a tool that works with an account of the person."""
 
@@ -83,6 +107,9 @@ class ToolSpec:
 
     A tool with a `connector` uses an account of the person. Its calls wait until the person has connected one.
 
+    `describe_call` says to the person who approves a call what its parameters don't. It changes nothing outside, and
+    raises an EverturnError with a sentence for the model if the call can't be made: then nobody is asked.
+
     `addresses` names the parameters with web addresses that the tool requests, each a string or a list of strings: the
     operator's rules for addresses apply to them, in programs too. With `only_hosts` no others are requested; each is a
     name, or `*.name` for all names below it. A tool that `asks_after_untrusted` needs approval once the conversation
@@ -114,6 +141,7 @@ class ToolSpec:
     may_detach: bool = False
     detaches: Callable[[Mapping[str, Any]], bool] | None = None
     effect_of: Callable[[Mapping[str, Any]], Effect] | None = None
+    describe_call: Callable[[Proposal], Awaitable[CallDetails]] | None = None
 
     def __post_init__(self) -> None:
         """Calls that run side by side end in any order, so none of them can be left."""
@@ -221,7 +249,8 @@ class ToolContext:
 class ToolCall:
     """One call with checked parameters; `code` is the program from the code channel.
 
-    If `stop` is set, a tool that keeps its work ends and returns what it has; others are cancelled.
+    If `stop` is set, a tool that keeps its work ends and returns what it has; others are cancelled. `approved` is the
+    digest of the details that a person has approved, for a tool with `describe_call`; empty without them.
     """
 
     call_id: CallId
@@ -229,6 +258,7 @@ class ToolCall:
     code: str | None
     context: ToolContext
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    approved: str = ""
 
 
 @dataclass(frozen=True, slots=True)

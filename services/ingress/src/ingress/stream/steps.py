@@ -32,6 +32,7 @@ _APPROVAL_FIELDS = {
     "reason",
     "explanation",
     "connect_url",
+    "details",
 }
 _INJECTED = ("followup", "steer", "event")
 """The kinds of signals that add to a turn's input."""
