@@ -34,6 +34,7 @@ MAX_REFS_BYTES: Final = 256 * 1024
 MAX_LISTING_BYTES: Final = 64 * 1024 * 1024
 """About 500,000 files."""
 MAX_MESSAGE_BYTES: Final = 8 * 1024
+MAX_CAUSE_CHARS: Final = 600
 _CHUNK: Final = 64 * 1024
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _CONFIGURATION: Final = (
@@ -110,9 +111,11 @@ class GitFolder:
         given: AsyncGenerator[bytes] | None = None,
         credential: int | None = None,
         hide: Callable[[str], str] = str,
+        find_cause: Callable[[Sequence[str]], str] | None = None,
     ) -> bytes:
         """The output of git. `given` is what it reads, `credential` a descriptor from which it reads user and password
-        once a host asks for them; `hide` takes secrets out of its messages.
+        once a host asks for them; `hide` takes secrets out of its messages. `find_cause` chooses from the lines of a
+        message what to report; without it that is the first one with a cause.
 
         Raises RepositoryRefused if the repository or the output is too large, GitUnavailable for all other failures,
         and what `given` raises.
@@ -138,7 +141,8 @@ class GitFolder:
                 await kill_group(process, has_just_ended=True)
             if process.returncode:
                 stderr.seek(0)
-                cause = hide(_find_cause(stderr.read(MAX_MESSAGE_BYTES)))
+                lines = _read_lines(stderr.read(MAX_MESSAGE_BYTES))
+                cause = hide((find_cause or _find_cause)(lines))
                 raise GitUnavailable(f"Git {command[0]} failed: {_shorten(cause)}")
         return output
 
@@ -199,12 +203,13 @@ async def open_git_folder(limits: GitLimits) -> AsyncGenerator[GitFolder]:
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
     """`path` is as the repository has it: in a hostile one, bytes that are not UTF-8 are surrogates, and a part can be
-    `..`."""
+    `..`. `is_program` for a file that is executable."""
 
     kind: Kind
     path: str
     size: int
     digest: str
+    is_program: bool = False
 
 
 class GitCommit:
@@ -261,7 +266,7 @@ def _read_entries(listed: bytes) -> Iterator[TreeEntry]:
         mode, _, digest, size = head.decode().split()
         path = name.decode("utf-8", errors="surrogateescape")
         kind: Kind = _KINDS.get(mode, "file")
-        yield TreeEntry(kind, path, int(size) if size.isdecimal() else 0, digest)
+        yield TreeEntry(kind, path, int(size) if size.isdecimal() else 0, digest, mode == "100755")
 
 
 async def _exchange(process: Process, given: AsyncGenerator[bytes] | None, limit: int) -> bytes:
@@ -297,13 +302,16 @@ async def _read_output(process: Process, limit: int) -> bytes:
     return bytes(output)
 
 
-def _find_cause(message: bytes) -> str:
+def _read_lines(message: bytes) -> Sequence[str]:
+    return [line for line in message.decode(errors="replace").splitlines() if line.strip()] or ["no message"]
+
+
+def _find_cause(lines: Sequence[str]) -> str:
     """The line with the cause."""
-    lines = [line for line in message.decode(errors="replace").splitlines() if line.strip()] or ["no message"]
     causes = [line for line in lines if line.startswith(("fatal:", "error:", "ERR"))]
     return (causes or lines)[0]
 
 
 def _shorten(cause: str) -> str:
     """As one short line of printable characters."""
-    return " ".join("".join(char if char.isprintable() else " " for char in cause).split())[:300]
+    return " ".join("".join(char if char.isprintable() else " " for char in cause).split())[:MAX_CAUSE_CHARS]

@@ -1,15 +1,21 @@
 """The changes of turns in memory."""
 
+from collections.abc import Mapping
+
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.files.model import WHITEOUT_MIME, Artifact, ArtifactKind
+from everturn.files.model import WHITEOUT_MIME, Artifact, ArtifactKind, find_inner_path
 from everturn.history.model import (
+    FileVersion,
+    KnownFile,
     Origin,
     TurnChanges,
     build_changes,
     build_subject,
     check_changes,
+    check_versions,
+    fold_versions,
     read_origin,
 )
 from everturn.history.project import settle_changes
@@ -48,6 +54,24 @@ class MemoryWorkspaceChanges:
             return None
         origins = (read_origin(row.description) for row in rows if row.kind is ArtifactKind.FILE)
         return next(filter(None, origins), None)
+
+    async def load_known_files(
+        self, principal: Principal, conversation_id: ConversationId, origin: Origin, *, also: TurnId | None = None
+    ) -> Mapping[str, KnownFile]:
+        try:
+            rows = self._platform.conversation(principal, conversation_id).artifacts
+        except NotFound:
+            return {}
+        check_versions(len(rows))
+        turns = [row.turn for row in sorted(self._platform.turns_of(conversation_id), key=lambda row: row.turn.ordinal)]
+        ended = [turn.id for turn in turns if not turn.status.is_open or turn.id == also]
+        files = [row for row in rows if row.kind is ArtifactKind.FILE]
+        return fold_versions(self._read(row, origin) for id in ended for row in files if row.turn_id == id)
+
+    def _read(self, row: Artifact, origin: Origin) -> FileVersion:
+        state = ("deleted" if row.removed else "written") if self._counts(row) else "nothing"
+        is_imported = not row.removed and row.description == origin.mark
+        return FileVersion(row.turn_id, find_inner_path(row), row.sha256, state, is_imported)
 
     def _counts(self, row: Artifact) -> bool:
         is_removed = row.removed and row.mime != WHITEOUT_MIME

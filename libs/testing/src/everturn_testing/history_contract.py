@@ -5,7 +5,7 @@ from dataclasses import replace
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.refs import file_ref
 from everturn.files.model import WHITEOUT_MIME, Artifact
-from everturn.history.model import Origin, WorkspaceChanges
+from everturn.history.model import KnownFile, Origin, WorkspaceChanges
 from everturn_testing.files.artifacts_contract import build_row
 from everturn_testing.turns.harness import ANN, STRANGERS, Harness, closing, commit, think
 
@@ -121,6 +121,38 @@ class WorkspaceChangesContract:
         assert await changes.load_origin(ANN, conversation_id) == first
         for stranger in STRANGERS:
             assert await changes.load_origin(stranger, conversation_id) is None
+
+    async def test_all_that_turns_did_to_a_file_is_known(self, changes: WorkspaceChanges, harness: Harness) -> None:
+        origin = Origin("https://example.com/a.git", "a" * 40)
+        claim = await harness.claim((await harness.say("Import.")).conversation_id)
+        conversation_id, turn_id = claim.lease.conversation_id, claim.turn_id
+        assert turn_id is not None
+        imported = [
+            build_file(harness, turn_id, path, "1" * 64).model_copy(update={"description": origin.mark})
+            for path in ("kept", "gone", "back")
+        ]
+        gone = build_file(harness, turn_id, "gone").model_copy(update={"removed": True, "mime": WHITEOUT_MIME})
+        taken = build_file(harness, turn_id, "kept", "2" * 64).model_copy(update={"removed": True})
+        before, written = think(claim, "a"), think(claim, "b", after=think(claim, "a"))
+        await harness.timelines.commit(claim.lease, replace(commit(claim, before), artifacts=tuple(imported)))
+        await harness.timelines.commit(claim.lease, replace(commit(claim, written), artifacts=(gone, taken)))
+        assert await changes.load_known_files(ANN, conversation_id, origin) == {}
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=written))
+        await harness.leases.release(claim.lease, requeue=False)
+        await run_turn(harness, "Delete.", "-back", "new", conversation_id=conversation_id)
+        _, third = await run_turn(harness, "Restore.", "back", "-new", conversation_id=conversation_id, ends=False)
+
+        known = await changes.load_known_files(ANN, conversation_id, origin, also=third)
+
+        assert known == {
+            "kept": KnownFile("1" * 64, frozenset({"1" * 64, "2" * 64})),
+            "gone": KnownFile("1" * 64, frozenset({"0" * 64, "1" * 64}), is_deleted=True, was_deleted=True),
+            "back": KnownFile("1" * 64, frozenset({"0" * 64, "1" * 64}), was_deleted=True),
+            "new": KnownFile("", frozenset({"0" * 64}), is_deleted=True, was_deleted=True),
+        }
+        assert (await changes.load_known_files(ANN, conversation_id, origin))["new"].is_deleted is False
+        for stranger in STRANGERS:
+            assert await changes.load_known_files(stranger, conversation_id, origin, also=third) == {}
 
     async def test_nobody_else_sees_changes(self, changes: WorkspaceChanges, harness: Harness) -> None:
         conversation_id, _ = await run_turn(harness, "Write.", "a")

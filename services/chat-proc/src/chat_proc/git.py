@@ -5,7 +5,7 @@ import asyncio
 import os
 import re
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,8 @@ from everturn.git import (
 )
 
 RESOLVE_S = 30.0
+NEWEST_COMMITS = 20
+"""Of a branch, among which a commit is looked for that a lost call may have pushed."""
 _FETCHED = "refs/everturn/fetched/"
 _FOLDERS = "file:"
 _DEFAULT_USER = "x-access-token"
@@ -37,6 +39,8 @@ _DEFAULT_USER = "x-access-token"
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,10}(:[0-9]{1,5})?")
 _INHERITED = ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "GIT_SSL_CAINFO", "SSL_CERT_FILE")
 _REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}")
+_BRANCHES = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._/+*-]{0,199}")
+_REFUSED = re.compile(r"^ ! \[.*\((.+)\)$")
 _REFERENCE = re.compile(r"b:[A-Za-z][A-Za-z0-9_.-]{0,99}")
 _TOKEN = re.compile(r"(?:[^\x00-\x20:\x7f]{1,200}:)?[^\x00-\x20\x7f]{1,4000}")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -64,6 +68,29 @@ def _check_ref(ref: str) -> str:
     return ref
 
 
+def _check_branches(pattern: str) -> str:
+    if pattern and (not _BRANCHES.fullmatch(pattern) or not is_branch(pattern.replace("*", "x"))):
+        raise ValueError("must be the name of a branch, in which * stands for any characters except a slash")
+    return pattern
+
+
+def is_branch(name: str) -> bool:
+    """Whether a branch can have this name, without characters that need quotes somewhere."""
+    parts = name.split("/")
+    return (
+        bool(_REF.fullmatch(name))
+        and ".." not in name
+        and not _COMMIT.fullmatch(name)
+        and all(part and not part.startswith((".", "-")) and not part.endswith((".", ".lock")) for part in parts)
+        and name != "HEAD"
+    )
+
+
+def matches_branch(name: str, pattern: str) -> bool:
+    """Whether a pattern of branches allows this name."""
+    return bool(re.fullmatch("[^/]*".join(map(re.escape, pattern.split("*"))), name))
+
+
 def _check_folder(folder: str) -> str:
     folder = folder.rstrip("/")
     if folder:
@@ -83,6 +110,8 @@ def _check_token(token: str) -> str:
 RepositoryUrl = Annotated[str, StringConstraints(max_length=1_000), AfterValidator(_check_url)]
 GitRef = Annotated[str, AfterValidator(_check_ref)]
 """A branch, a tag or a commit with all its digits; empty for the default branch."""
+BranchPattern = Annotated[str, AfterValidator(_check_branches)]
+"""Names of branches, in which * stands for any characters except a slash; empty for none."""
 RepositoryFolder = Annotated[str, AfterValidator(_check_folder)]
 """A folder in the repository; empty for all of it."""
 TokenReference = Annotated[str, AfterValidator(_check_token)]
@@ -226,12 +255,71 @@ async def fetch_into(folder: GitFolder, repository: Repository, commit: str, rul
         raise GitUnavailable(f"{ref} of {url} has changed during the fetch.")
 
 
-async def _ask_host(folder: GitFolder, command: Sequence[str], token: str, *, limit_s: float) -> bytes:
+async def find_branch(repository: Repository, branch: str, rules: GitRules) -> str:
+    """The commit of a branch; empty if there is no such branch. Raises RepositoryRefused, BadSecrets,
+    GitUnavailable."""
+    rules.check(repository.url)
+    token, name = await rules.load_token(repository), f"refs/heads/{branch}"
+    async with open_git_folder(rules.limits) as folder:
+        command = ["ls-remote", "--quiet", "--", repository.url, name]
+        listed = await _ask_host(folder, command, token, limit_s=rules.resolve_s)
+    return dict(_read_pairs(listed)).get(name, "")
+
+
+async def has_commit(repository: Repository, branch: str, commit: str, rules: GitRules) -> bool:
+    """Whether a commit is among the newest commits of a branch. Raises RepositoryRefused, BadSecrets,
+    GitUnavailable."""
+    rules.check(repository.url)
+    token, name = await rules.load_token(repository), f"{_FETCHED}branch"
+    async with open_git_folder(rules.limits) as folder:
+        await folder.init()
+        fetch = ["fetch", "--quiet", f"--depth={NEWEST_COMMITS}", "--no-tags", "--no-recurse-submodules"]
+        fetch += ["--no-write-fetch-head", "--", repository.url, f"+refs/heads/{branch}:{name}"]
+        await _ask_host(folder, fetch, token, limit_s=rules.fetch_s)
+        listed = await folder.run(["rev-list", f"--max-count={10 * NEWEST_COMMITS}", name])
+    return commit in listed.decode().split()
+
+
+async def push(
+    folder: GitFolder, repository: Repository, commit: str, branch: str, expected: str, rules: GitRules
+) -> None:
+    """Make `commit`, which continues `expected`, the newest one of a branch that is at `expected`, or does not exist if
+    that is empty. Raises GitUnavailable with the sentence of the server if it refuses or does not answer,
+    RepositoryRefused, BadSecrets."""
+    rules.check(repository.url)
+    token, name = await rules.load_token(repository), f"refs/heads/{branch}"
+    command = ["push", "--quiet", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no"]
+    # The server compares, too: it gets the commit that the branch has to have.
+    command += [f"--force-with-lease={name}:{expected}", "--", repository.url, f"{commit}:{name}"]
+    await _ask_host(folder, command, token, limit_s=rules.fetch_s, find_cause=_find_refusal)
+
+
+def _find_refusal(lines: Sequence[str]) -> str:
+    """What a server says about a push that it refuses: its own sentences, and the reason in brackets."""
+    said = [line.removeprefix("remote:").strip() for line in lines if line.startswith("remote:")]
+    why = [found[1] for line in lines if (found := _REFUSED.search(line))]
+    causes = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    words = [each for each in (*said, *why) if any(char.isalnum() for char in each)]
+    return " | ".join(dict.fromkeys(words)) or (causes or lines)[0]
+
+
+async def _ask_host(
+    folder: GitFolder,
+    command: Sequence[str],
+    token: str,
+    *,
+    limit_s: float,
+    find_cause: Callable[[Sequence[str]], str] | None = None,
+) -> bytes:
     """The output of a command that asks another host. Raises RepositoryRefused, GitUnavailable."""
     with _pipe_credential(token) as credential:
         try:
             return await folder.run(
-                command, limit_s=limit_s, credential=credential, hide=lambda message: _hide(message, token)
+                command,
+                limit_s=limit_s,
+                credential=credential,
+                hide=lambda message: _hide(message, token),
+                find_cause=find_cause,
             )
         except GitUnavailable as error:
             if not token and "could not read Username" in error.detail:

@@ -25,7 +25,7 @@ from everturn.feedback.postgres import PostgresFeedback
 from everturn.files.model import Rn, parse_rn
 from everturn.files.ports import Artifacts
 from everturn.files.postgres import PostgresArtifacts
-from everturn.history.model import WorkspaceChanges
+from everturn.history.model import Origin, WorkspaceChanges
 from everturn.history.postgres import PostgresWorkspaceChanges
 from everturn.knowledge.collections import CollectionBook, CollectionIndex, CollectionScope
 from everturn.knowledge.postgres_collections import PostgresCollections
@@ -191,6 +191,9 @@ CASES: dict[str, Case] = {
     "Exports.load_page": lambda port, ann, who: port.load_page(who, ann.conversation_id, Section.ARTIFACTS, after=""),
     "WorkspaceChanges.load": lambda port, ann, who: port.load(who, ann.conversation_id),
     "WorkspaceChanges.load_origin": lambda port, ann, who: port.load_origin(who, ann.conversation_id),
+    "WorkspaceChanges.load_known_files": lambda port, ann, who: port.load_known_files(
+        who, ann.conversation_id, Origin("https://example.com/a.git", "a" * 40)
+    ),
     "Forks.fork": lambda port, ann, who: port.fork(
         who, ann.conversation_id, ForkRequest(ConversationId("conv_x")), KEY
     ),

@@ -112,7 +112,15 @@ def test_an_id_and_instructions_are_enough(tmp_path: Path) -> None:
         ),
         (
             'id = "a"\n[workspace]\nmode = "git"\nref = "main"',
-            "bundle.toml, line 2: workspace: There is no repository for ref and token.",
+            "bundle.toml, line 2: workspace: There is no repository for ref, token and publish.",
+        ),
+        (
+            'id = "a"\n[workspace]\nmode = "git"\nrepository = "https://example.com/a.git"\npublish = "agents/*"',
+            "bundle.toml, line 2: workspace: Publishing needs a token.",
+        ),
+        (
+            'id = "a"\n[workspace]\nmode = "git"\nrepository = "https://example.com/a.git"\npublish = "a//*"',
+            "bundle.toml, line 5: workspace.publish: must be the name of a branch, in which * stands for any",
         ),
         (
             'id = "a"\n[workspace]\nmode = "git"\nrepository = "http://example.com/a.git"',

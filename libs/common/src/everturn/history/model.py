@@ -2,10 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
@@ -14,6 +15,8 @@ from everturn.files.model import Artifact, find_inner_path
 
 MAX_CHANGES = 20_000
 """Of one conversation. Building them all for the first time takes about a minute."""
+MAX_VERSIONS = 5 * MAX_CHANGES
+"""Rows of files of one conversation that are read to publish it."""
 MAX_SUBJECT_CHARS = 72
 IMPORTED: Final = "Imported from "
 ORIGIN_FORM: Final = rf"{IMPORTED}(\S+) at ([0-9a-f]{{40,64}})"
@@ -62,6 +65,30 @@ class Origin:
         return f"{IMPORTED}{self.url} at {self.commit}"
 
 
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """A row of a file in `files/` of a turn, of any age. `state` says what the row means for the project: what a
+    checkout took out of a turn, and files that were found to be harmful, mean nothing."""
+
+    turn_id: str
+    path: str
+    sha256: str
+    state: Literal["written", "deleted", "nothing"]
+    is_imported: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """What the turns have made of one file. `imported` is the SHA-256 of its content in the repository outside, empty
+    if it was not imported from there; `digests` are those of all its contents. `is_deleted` if the last turn that
+    changed it deleted it, `was_deleted` if any turn did."""
+
+    imported: str = ""
+    digests: frozenset[str] = frozenset()
+    is_deleted: bool = False
+    was_deleted: bool = False
+
+
 class WorkspaceChanges(Protocol):
     """The changes of a conversation's turns. Raises Unavailable."""
 
@@ -79,6 +106,13 @@ class WorkspaceChanges(Protocol):
         """Where the first file that was imported comes from, also if it was changed or deleted since."""
         ...
 
+    async def load_known_files(
+        self, principal: Principal, conversation_id: ConversationId, origin: Origin, *, also: TurnId | None = None
+    ) -> Mapping[str, KnownFile]:
+        """All files that the turns of `load` have ever had, by path, also those that are no change of their turn any
+        more. Empty for a conversation of somebody else. Raises Invalid if there are more than MAX_VERSIONS rows."""
+        ...
+
 
 def build_subject(text: str) -> str:
     """The first line of a message that has printable text, shortened."""
@@ -91,6 +125,35 @@ def check_changes(count: int) -> None:
     """Raise Invalid if a conversation has too many changes for a history."""
     if count > MAX_CHANGES:
         raise Invalid(f"The turns of this conversation changed files more than {MAX_CHANGES} times.")
+
+
+def fold_versions(rows: Iterable[FileVersion]) -> Mapping[str, KnownFile]:
+    """What is known of each file, from all its rows, oldest first. Of a turn only the newest row of a file counts as
+    its change, as in a history."""
+    known: dict[str, KnownFile] = {}
+    digests: defaultdict[str, set[str]] = defaultdict(set)
+    last: dict[str, tuple[str, bool]] = {}
+    """The last turn that has a row of a file, and whether the file was deleted before it."""
+    for row in rows:
+        file = known.get(row.path, KnownFile())
+        turn_id, before = last.get(row.path, ("", False))
+        if turn_id != row.turn_id:
+            before = file.is_deleted
+            last[row.path] = row.turn_id, before
+        digests[row.path].add(row.sha256)
+        is_deleted = before if row.state == "nothing" else row.state == "deleted"
+        known[row.path] = KnownFile(
+            imported=file.imported or (row.sha256 if row.is_imported else ""),
+            is_deleted=is_deleted,
+            was_deleted=file.was_deleted or is_deleted,
+        )
+    return {path: replace(file, digests=frozenset(digests[path])) for path, file in known.items()}
+
+
+def check_versions(count: int) -> None:
+    """Raise Invalid if a conversation has too many rows of files to publish it."""
+    if count > MAX_VERSIONS:
+        raise Invalid(f"The turns of this conversation wrote files more than {MAX_VERSIONS} times.")
 
 
 def build_changes(newest: Iterable[Artifact]) -> tuple[FileChange, ...]:

@@ -239,10 +239,10 @@ async def write_blob(objects: Objects, artifact: Artifact, mark: int) -> AsyncGe
     yield b"\n"
 
 
-def write_commit_head(ref: str, message: str, time_s: int) -> bytes:
+def write_commit_head(ref: str, message: str, time_s: int, *, author: str = AUTHOR) -> bytes:
     """The beginning of a commit in a stream of git fast-import: what its parent and files are follows."""
     data = message.encode()
-    head = f"commit {ref}\nauthor {AUTHOR} {time_s} +0000\ncommitter {AUTHOR} {time_s} +0000\ndata {len(data)}\n"
+    head = f"commit {ref}\nauthor {author} {time_s} +0000\ncommitter {AUTHOR} {time_s} +0000\ndata {len(data)}\n"
     return head.encode() + data + b"\n"
 
 

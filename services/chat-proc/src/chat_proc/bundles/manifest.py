@@ -23,7 +23,7 @@ from pydantic import (
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.bundles.policy import BuiltinToolsSection, PolicyRule
 from chat_proc.catalog.mcp_servers import MAX_SERVERS, McpServer, McpServers
-from chat_proc.git import GitRef, RepositoryUrl, TokenReference
+from chat_proc.git import BranchPattern, GitRef, RepositoryUrl, TokenReference
 from chat_proc.knowledge.config import KnowledgeSpaces
 from chat_proc.skills.reader import MAX_SPECS, SkillSpec
 from everturn.bundles.registry import BUILT_IN
@@ -180,19 +180,22 @@ class TurnBudget(Section):
 class WorkspaceSection(Section):
     """`workspace`: with the mode `git`, the files of each turn continue those of the turns before, as commits. Then a
     project can begin with files of a `repository`, at the branch, tag or commit `ref`; `token` names the secret that
-    it needs."""
+    it needs. `publish` names the branches to which the agent may push the project, with * for any characters."""
 
     mode: WorkspaceMode = "custom"
     repository: RepositoryUrl = ""
     ref: GitRef = ""
     token: TokenReference = ""
+    publish: BranchPattern = ""
 
     @model_validator(mode="after")
     def check_repository(self) -> "WorkspaceSection":
         if self.mode != "git" and self.repository:
             raise ValueError('Only a workspace with the mode "git" can have a repository')
-        if not self.repository and (self.ref or self.token):
-            raise ValueError("There is no repository for ref and token")
+        if not self.repository and (self.ref or self.token or self.publish):
+            raise ValueError("There is no repository for ref, token and publish")
+        if self.publish and not self.token and self.repository.startswith("https:"):
+            raise ValueError("Publishing needs a token")
         return self
 
 

@@ -49,6 +49,7 @@ BUILTIN_TOOLS: Final = frozenset(
         "git.diff",
         "git.import",
         "git.log",
+        "git.publish",
         "git.remove",
         "io_tools.list_files",
         "io_tools.read_file",
@@ -183,7 +184,7 @@ def _project_tools(
     if not workspace.repository:
         return tools
     repository = Repository(workspace.repository, workspace.ref, workspace.token, bundle_id)
-    outside = OutsideRepository(repository, projects.rules, projects.fetched)
+    outside = OutsideRepository(repository, projects.rules, projects.fetched, ports.objects, workspace.publish)
     return [*tools, *build_outside_tools(projects, outside, history, ports.objects)]
 
 
