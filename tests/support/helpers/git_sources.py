@@ -13,12 +13,13 @@ _ENVIRONMENT = {
 
 
 class GitSource:
-    """A repository to fetch from."""
+    """A repository to fetch from; a new one, or with `exists` the one in the folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, exists: bool = False) -> None:
         self.folder = folder
-        folder.mkdir()
-        self.git("init", "--quiet", "--initial-branch=main")
+        if not exists:
+            folder.mkdir()
+            self.git("init", "--quiet", "--initial-branch=main")
 
     @property
     def url(self) -> str:
