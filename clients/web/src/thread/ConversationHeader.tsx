@@ -19,7 +19,7 @@ export function ConversationHeader({ name, conversation, turns, isAbsent }: Conv
   return (
     <header className={styles.header}>
       <h1 dir="auto">{isAbsent ? "Conversation not found" : name}</h1>
-      {conversation && <ProjectButton conversationId={conversation.conversation_id} turns={turns} />}
+      {conversation && <ProjectButton turns={turns} />}
       {conversation && <WidgetButtons agentId={conversation.bundle_id} />}
       {conversation && <AgentLabel id={conversation.bundle_id} />}
     </header>

@@ -1,35 +1,41 @@
-import { screen, waitFor } from "@testing-library/react";
+import { screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 
-import type { TurnView } from "../api";
+import type { StepView, TurnView } from "../api";
 import { buildTurn } from "../testing/builders";
-import { problemResponse, renderInPage } from "../testing/harness";
+import { renderInPage } from "../testing/harness";
 import { ProjectButton } from "./ProjectButton";
 
-const [FIRST, SECOND, THIRD] = ["turn_1", "turn_2", "turn_3"].map((id) => buildTurn({ turn_id: id })) as [TurnView, TurnView, TurnView];
+function didCall(tool_id: string, params: Record<string, unknown>, more: Partial<StepView> = {}): TurnView {
+  return buildTurn({ steps: [{ step: "s", status: "completed", title: tool_id, round: 1, tool_id, params, ...more }] });
+}
 
-test("the project can be opened as soon as a turn has ended that changed files", async () => {
-  let commits: object[] = [];
-  const show = (...turns: TurnView[]) => <ProjectButton conversationId="conv_1" turns={turns} />;
-  const { requests, opened, rerender } = renderInPage(show(buildTurn({ status: "running" })), () => ({ status: 200, body: { commits, next_before: null } }));
-  expect(requests).toEqual([]);
-  rerender(show(FIRST));
-  await waitFor(() => { expect(requests).toHaveLength(1); });
+test("the project can be opened as soon as a turn has ended that changed files, and nothing is asked before", async () => {
+  const written = didCall("react.write", { path: "files/a.py" });
+  const { requests, opened, rerender } = renderInPage(<ProjectButton turns={[{ ...written, status: "running" }]} />, () => ({ status: 200, body: {} }));
   expect(screen.queryByRole("button")).toBeNull();
 
-  commits = [{}];
-  rerender(show(FIRST, SECOND));
-  await userEvent.click(await screen.findByRole("button", { name: "Project" }));
-  expect(opened).toEqual([{ kind: "project" }]);
+  rerender(<ProjectButton turns={[written, buildTurn({ turn_id: "turn_2" })]} />);
+  await userEvent.click(screen.getByRole("button", { name: "Project" }));
 
-  rerender(show(FIRST, SECOND, THIRD));
-  expect(requests.map(({ path }) => path)).toEqual(Array(2).fill("/conv_1/workspace/commits?limit=1"));
+  expect(opened).toEqual([{ kind: "project" }]);
+  expect(requests).toEqual([]);
 });
 
-test("where histories can't be read there is no project", async () => {
-  const { requests } = renderInPage(<ProjectButton conversationId="conv_1" turns={[FIRST]} />, () => problemResponse(403, "No."));
+test.each([
+  [true, didCall("react.write", { path: "a.py" })],
+  [false, didCall("react.write", { path: "outputs/a.md" })],
+  [false, didCall("react.write", { path: "files/a.py" }, { status: "error" })],
+  [true, didCall("react.patch", { path: "files/a.py" })],
+  [true, didCall("git.import", { paths: ["src"] })],
+  [false, didCall("git.log", {})],
+  [true, didCall("exec_tools.execute_code_python", { contract: [{ filepath: "files/a.csv" }] })],
+  [true, didCall("exec_tools.execute_code_python", {}, { code: "open('files/a.csv', 'w')" })],
+  [false, didCall("exec_tools.execute_code_python", {}, { code: "print(1)" })],
+  [false, buildTurn({})],
+])("whether there is a project: %s", (isSo, turn) => {
+  renderInPage(<ProjectButton turns={[turn]} />, () => ({ status: 200, body: {} }));
 
-  await waitFor(() => { expect(requests).toHaveLength(1); });
-  expect(screen.queryByRole("button")).toBeNull();
+  expect(screen.queryAllByRole("button")).toHaveLength(isSo ? 1 : 0);
 });

@@ -4,13 +4,13 @@ import type { JSX } from "react";
 
 import type { TurnView } from "../api";
 import { useArtifacts } from "../files/artifacts";
-import { useHasCommits } from "../project/useCommits";
+import { hasProject } from "../project/writing";
 import { Button } from "../ui/Button";
 import styles from "./thread.module.css";
 
-export function ProjectButton({ conversationId, turns }: { conversationId: string; turns: readonly TurnView[] }): JSX.Element | null {
+export function ProjectButton({ turns }: { turns: readonly TurnView[] }): JSX.Element | null {
   const { open } = useArtifacts();
-  if (!useHasCommits(conversationId, turns)) return null;
+  if (!hasProject(turns)) return null;
   return (
     <Button variant="quiet" className={styles.project} title="Project" onClick={() => { open({ kind: "project" }); }}>
       <FolderGit2 aria-hidden /> <span>Project</span>
