@@ -8,7 +8,7 @@ from typing import LiteralString
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ArtifactId, ConversationId
-from everturn.files.model import Artifact, Rn
+from everturn.files.model import WHITEOUT_MIME, Artifact, Rn
 from everturn.files.ports import MAX_TARGETS, REVOKED, Revoked, ScanTarget, WorkspaceTurn, check_page, end_of_prefix
 from everturn.postgres.pool import Connection, Database, Row, replace_nul
 
@@ -17,15 +17,21 @@ _BY_ID = "SELECT * FROM artifact WHERE id = $1"
 _BY_RN = """
 SELECT * FROM artifact WHERE conversation_id = $1 AND rn = $2 AND NOT removed ORDER BY created_at DESC, id DESC LIMIT 1
 """
+# A turn that only took a file out of its workspace leaves it to be read; one that deleted it from the project does not.
 _BY_REF = """
-SELECT * FROM artifact WHERE conversation_id = $1 AND ref = $2 AND NOT removed ORDER BY created_at DESC, id DESC LIMIT 1
+SELECT * FROM (
+       SELECT * FROM artifact
+        WHERE conversation_id = $1 AND ref = $2 AND (NOT removed OR mime = $3)
+        ORDER BY created_at DESC, id DESC LIMIT 1) AS newest
+ WHERE NOT removed
 """
 _BY_REFS = """
 SELECT found.* FROM unnest($2::text[]) AS wanted
  CROSS JOIN LATERAL (
        SELECT * FROM artifact
-        WHERE conversation_id = $1 AND ref = wanted AND NOT removed ORDER BY created_at DESC, id DESC LIMIT 1) AS found
- WHERE found.revoked_at IS NULL
+        WHERE conversation_id = $1 AND ref = wanted AND (NOT removed OR mime = $3)
+        ORDER BY created_at DESC, id DESC LIMIT 1) AS found
+ WHERE found.revoked_at IS NULL AND NOT found.removed
 """
 _TREE = """
 SELECT * FROM (
@@ -86,7 +92,7 @@ class PostgresArtifacts:
         return await self._load(principal, _BY_RN, rn.conversation_id, str(rn))
 
     async def load_by_ref(self, principal: Principal, conversation_id: ConversationId, ref: str) -> Artifact:
-        return await self._load(principal, _BY_REF, conversation_id, ref)
+        return await self._load(principal, _BY_REF, conversation_id, ref, WHITEOUT_MIME)
 
     async def load_by_refs(
         self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
@@ -96,7 +102,7 @@ class PostgresArtifacts:
             return ()
         check_page(len(wanted))
         async with self._database.transaction(principal, readonly=True) as transaction:
-            rows = await transaction.fetch(_BY_REFS, conversation_id, wanted)
+            rows = await transaction.fetch(_BY_REFS, conversation_id, wanted, WHITEOUT_MIME)
         return tuple(map(read_artifact, rows))
 
     async def load_tree(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ArtifactId, ConversationId, TurnId
-from everturn.files.model import Artifact, ArtifactKind, Rn
+from everturn.files.model import WHITEOUT_MIME, Artifact, ArtifactKind, Rn
 from everturn.files.ports import Revoked, WorkspaceTurn, check_page, end_of_prefix
 from everturn_testing.in_memory_platform import MemoryPlatform, same_owner
 
@@ -40,10 +40,10 @@ class MemoryArtifacts:
         self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
     ) -> tuple[Artifact, ...]:
         check_page(len(set(refs)) or 1)
-        there = [artifact for artifact in self._rows(principal, conversation_id) if not artifact.removed]
-        newest = {artifact.ref: artifact for artifact in there}
+        rows = self._rows(principal, conversation_id)
+        newest = {row.ref: row for row in rows if not row.removed or row.mime == WHITEOUT_MIME}
         found = (newest[ref] for ref in dict.fromkeys(refs) if ref in newest)
-        return tuple(artifact for artifact in found if not self._is_revoked(artifact))
+        return tuple(artifact for artifact in found if not (artifact.removed or self._is_revoked(artifact)))
 
     async def load_tree(
         self,

@@ -8,7 +8,7 @@ import pytest
 from everturn.core.errors import Invalid, NotFound
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.refs import file_ref
-from everturn.files.model import Artifact, ArtifactKind, parse_rn
+from everturn.files.model import WHITEOUT_MIME, Artifact, ArtifactKind, parse_rn
 from everturn.files.ports import MAX_PAGE, Artifacts, WorkspaceTurn
 from everturn_testing.turns.harness import ANN, STRANGERS, Harness, commit, think, turn_of
 
@@ -119,6 +119,15 @@ class ArtifactsContract:
         assert tree == (rows[5], rows[0])
         assert await artifacts.load_by_ref(ANN, conversation_id, rows[1].ref) == rows[1]
         assert turns == (WorkspaceTurn(rows[0].turn_id, 2),)
+
+    async def test_a_file_that_its_turn_deleted_is_not_found(self, artifacts: Artifacts, harness: Harness) -> None:
+        gone, back = file_ref("turn_0", "gone"), file_ref("turn_0", "back")
+        deleted = {"removed": True, "mime": WHITEOUT_MIME}
+        conversation_id, rows = await save_rows(harness, gone, back, gone, back, back, _2=deleted, _3=deleted)
+
+        with pytest.raises(NotFound):
+            await artifacts.load_by_ref(ANN, conversation_id, gone)
+        assert await artifacts.load_by_refs(ANN, conversation_id, [gone, back]) == (rows[4],)
 
     async def test_the_last_turns_with_files_come_newest_first(self, artifacts: Artifacts, harness: Harness) -> None:
         refs = [file_ref(f"turn_{n}", name) for n in range(3) for name in ("a", "b")]
