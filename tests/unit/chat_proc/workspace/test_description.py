@@ -54,6 +54,14 @@ def test_local_files_pulled_roots_and_earlier_turns_are_listed() -> None:
     ]
 
 
+def test_a_project_is_whole_after_each_of_its_turns() -> None:
+    workspace = fold_workspace(begin().blocks, TurnId("turn_2"))
+    lines = describe_workspace(workspace, [WorkspaceTurn(TurnId("turn_1"), 3, is_project=True)])
+
+    assert lines[-2].startswith("not local; the whole project as it was after each of the last turns")
+    assert lines[-1] == "- fi:turn_1.files/ (3 files)"
+
+
 def test_an_empty_workspace_says_so() -> None:
     assert describe(begin()) == [
         "this turn writes to turn_2/files/ and turn_2/outputs/",

@@ -20,10 +20,12 @@ MAX_TARGETS = 500
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceTurn:
-    """A turn that added files to the workspace, and how many."""
+    """A turn that added files to the workspace, and how many. If the workspace is a project, the files are all of the
+    project after the turn."""
 
     turn_id: TurnId
     file_count: int
+    is_project: bool = False
 
 
 class Revoked(NotFound):

@@ -42,10 +42,19 @@ def _list_folders(path: str) -> list[str]:
 def fold_project(turns: Sequence[TurnChanges], last: str | None = None) -> Mapping[str, Artifact]:
     """The files after the turn `last`, or after all of them, by path below `files/`."""
     project = Project()
-    for turn in turns:
-        if last is None or turn.turn_id <= last:
-            project.apply(turn)
+    for turn in turns if last is None else turns[: count_until(turns, last)]:
+        project.apply(turn)
     return project.files
+
+
+def count_until(turns: Sequence[TurnChanges], last: str) -> int:
+    """How many of these turns there are up to the turn `last`. They are in the order in which they were accepted. A
+    turn that changed nothing is not among them: its id says where it would be, as exactly as the clocks of servers
+    agree."""
+    for place, turn in enumerate(turns):
+        if turn.turn_id == last:
+            return place + 1
+    return max((place + 1 for place, turn in enumerate(turns) if turn.turn_id < last), default=0)
 
 
 def settle_changes(turns: Sequence[TurnChanges]) -> tuple[TurnChanges, ...]:

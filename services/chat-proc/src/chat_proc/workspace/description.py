@@ -84,8 +84,14 @@ def _turn_lines(workspace: Workspace, turns: Sequence[WorkspaceTurn] | None) -> 
     earlier = [turn for turn in turns if turn.turn_id != workspace.turn_id][:SHOWN_TURNS]
     if not earlier:
         return []
+    head = "not local; the last turns with files/, newest first, for react.checkout or react.pull:"
+    if all(turn.is_project for turn in earlier):
+        head = (
+            "not local; the whole project as it was after each of the last turns that changed it, newest first: "
+            "react.checkout of the first one continues it, and react.read reads any of its files:"
+        )
     return [
-        "not local; the last turns with files/, newest first, for react.checkout or react.pull:",
+        head,
         *(f"- {whole_tree(turn.turn_id)} ({turn.file_count} files)" for turn in earlier),
     ]
 

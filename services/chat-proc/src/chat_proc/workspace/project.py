@@ -15,7 +15,7 @@ from everturn.core.refs import FileRef, file_ref, parse_ref
 from everturn.files.model import Artifact, Rn
 from everturn.files.ports import Artifacts, WorkspaceTurn, check_page, end_of_prefix
 from everturn.history.model import TurnChanges, WorkspaceChanges
-from everturn.history.project import Project, fold_project
+from everturn.history.project import Project, count_until, fold_project
 
 _FILES = ".files/"
 
@@ -96,18 +96,30 @@ class ProjectArtifacts:
     async def _load_earlier(
         self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
     ) -> list[Artifact]:
-        found: list[Artifact] = []
-        for turn_id, paths in _group_by_turn(refs).items():
-            project = await load_project(self._changes, principal, conversation_id, turn_id)
-            found += [_move(project[path], turn_id, path) for path in paths if path in project]
-        return found
+        wanted = _group_by_turn(refs)
+        if not wanted:
+            return []
+        # Only the newest of them can still run.
+        turns = await self._changes.load(principal, conversation_id, also=max(wanted))
+        return await asyncio.to_thread(_find_earlier, turns, wanted)
+
+
+def _find_earlier(turns: Sequence[TurnChanges], wanted: Mapping[TurnId, Sequence[str]]) -> list[Artifact]:
+    """The files with these paths as they were after each of these turns."""
+    project, found, done = Project(), list[Artifact](), 0
+    for end, turn_id in sorted((count_until(turns, turn_id), turn_id) for turn_id in wanted):
+        for turn in turns[done:end]:
+            project.apply(turn)
+        done = end
+        found += [_move(project.files[path], turn_id, path) for path in wanted[turn_id] if path in project.files]
+    return found
 
 
 def _count_files(turns: Sequence[TurnChanges], limit: int) -> tuple[WorkspaceTurn, ...]:
     project, counted = Project(), list[WorkspaceTurn]()
     for turn in turns:
         project.apply(turn)
-        counted.append(WorkspaceTurn(turn.turn_id, len(project.files)))
+        counted.append(WorkspaceTurn(turn.turn_id, len(project.files), is_project=True))
     return tuple(counted[-limit:][::-1])
 
 
