@@ -21,7 +21,8 @@ from everturn.files.model import Artifact, ArtifactKind
 from everturn.git import RepositoryRefused
 from everturn.history import repository
 from everturn.history.model import FileChange, TurnChanges
-from everturn.history.repository import GitHistories, GitHistory, TurnCommit, open_histories
+from everturn.history.project import fold_project
+from everturn.history.repository import GitHistories, GitHistory, TooManyBuilds, TurnCommit, open_histories
 from everturn_testing.files.objects import MemoryObjects
 
 ANN = Principal("acme", "support", "ann")
@@ -222,6 +223,18 @@ async def test_commits_are_found_by_turn_by_their_beginning_and_by_head(site: Si
                 history.find(name)
 
 
+async def test_turns_are_in_the_order_of_the_conversation_not_of_their_ids(site: Site) -> None:
+    """Servers whose clocks differ can give a later turn an earlier id."""
+    site.change({"a": b"1"})
+    site.change({"a": b"2"})
+    first, second = site.turns[FIRST]
+    site.turns[FIRST] = [replace(first, turn_id=TurnId("turn_9")), replace(second, turn_id=TurnId("turn_5"))]
+
+    assert await site.list_files("turn_9") == {"a": b"1"}
+    assert await site.list_files("turn_5") == await site.list_files() == {"a": b"2"}
+    assert fold_project(site.turns[FIRST], "turn_9")["a"].sha256 == hashlib.sha256(b"1").hexdigest()
+
+
 async def test_a_history_without_turns_is_empty(site: Site) -> None:
     assert await site.list_commits() == []
 
@@ -315,6 +328,42 @@ async def test_an_erasure_during_a_build_removes_it_too(site: Site, monkeypatch:
 
     assert len(await site.list_commits()) == 1
     assert list(site.folder.iterdir()) == []
+
+
+async def test_a_person_has_one_history_built_at_once_and_few_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repository, "MAX_WAITING", 2)
+    monkeypatch.setattr(repository, "BUILDS", 2)
+    load, going, most, release = site.objects.load_stream, 0, 0, asyncio.Event()
+
+    async def hold(key: str) -> AsyncGenerator[bytes]:
+        nonlocal going, most
+        going += 1
+        most = max(most, going)
+        await release.wait()
+        going -= 1
+        async for chunk in load(key):
+            yield chunk
+
+    monkeypatch.setattr(site.objects, "load_stream", hold)
+    names = [ConversationId(f"conv_{n}") for n in range(5)]
+    for name in names:
+        site.change({"a": b"1"}, name)
+
+    async def read(name: ConversationId, person: Principal) -> int:
+        async with site.histories.open(person, name) as history:
+            return len(history.commits)
+
+    anns = [asyncio.create_task(read(name, ANN)) for name in names[:2]]
+    bob = asyncio.create_task(read(names[2], replace(ANN, user_id="bob")))
+    eve = asyncio.create_task(read(names[3], replace(ANN, user_id="eve")))
+    async with asyncio.timeout(30):
+        while going < 2:  # noqa: ASYNC110 - for what sends no notification
+            await asyncio.sleep(0.01)
+    with pytest.raises(TooManyBuilds):
+        await read(names[4], replace(ANN, user_id="mallory"))
+    release.set()
+
+    assert await asyncio.gather(*anns, bob, eve) == [1, 1, 1, 1] and most == 2
 
 
 async def test_what_nobody_used_for_a_while_is_removed(site: Site) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.core.kept_folders import KeptFolders, open_root
+from everturn.core.kept_folders import FillRefused, KeptFolders, open_root
 
 
 def build(root: Path, *, max_kept: int = 8, max_bytes: int = 1_000) -> KeptFolders[str, int]:
@@ -116,6 +116,53 @@ async def test_what_is_in_use_is_not_removed(tmp_path: Path) -> None:
     folders = build(tmp_path, max_kept=1)
     async with folders.open("a", keep) as (used, _), folders.open("b", keep), folders.open("c", keep):
         assert used.exists() and len(see(tmp_path)) == 3
+
+
+async def test_a_user_that_is_cancelled_leaves_the_folder_to_others(tmp_path: Path) -> None:
+    folders, opened = build(tmp_path), asyncio.Event()
+
+    async def use() -> None:
+        async with folders.open("a", keep):
+            opened.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(use())
+    await opened.wait()
+    (path,) = see(tmp_path)
+    task.cancel()
+    await asyncio.wait({task})
+
+    async with folders.open("a", keep) as (again, _):
+        assert again == path
+
+
+async def test_nothing_is_filled_while_all_room_is_in_use(tmp_path: Path) -> None:
+    folders = build(tmp_path, max_bytes=200)
+    async with folders.open("a", keep), folders.open("b", keep) as (path, _):
+        await folders.remove("b")
+        with pytest.raises(FillRefused):
+            async with folders.open("c", keep):
+                pass
+        async with folders.open("a", keep):
+            pass
+    assert not path.exists()
+    async with folders.open("c", keep) as (path, _):
+        assert path.exists()
+
+
+async def test_a_fill_that_is_refused_keeps_the_folder(tmp_path: Path) -> None:
+    folders = build(tmp_path)
+
+    async def refuse(path: Path, present: int | None) -> int:
+        raise FillRefused()
+
+    async with folders.open("a", keep) as (path, _):
+        pass
+    for key in ("a", "b"):
+        with pytest.raises(FillRefused):
+            async with folders.open(key, refuse):
+                pass
+    assert see(tmp_path) == {path}
 
 
 async def test_the_folder_of_a_process_that_was_killed_is_removed(

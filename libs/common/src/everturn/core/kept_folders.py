@@ -28,6 +28,10 @@ Key = TypeVar("Key", bound=Hashable)
 Content = TypeVar("Content")
 
 
+class FillRefused(Unavailable):
+    """The folder can't be filled now."""
+
+
 @dataclass(slots=True)
 class _Filled(Generic[Content]):
     """A folder with its content. `users` have it open; one that is not `kept` is removed by the last of them."""
@@ -50,8 +54,8 @@ class _Place(Generic[Content]):
 
 
 class KeptFolders(Generic[Key, Content]):
-    """At most `max_kept` folders with at most `max_bytes` in total that were used within `kept_s`, beside those that
-    are open."""
+    """At most `max_kept` folders with at most `max_bytes` in total that were used within `kept_s`. While those that are
+    open have as much, no other one is filled."""
 
     def __init__(self, root: Path, *, max_kept: int, max_bytes: int, kept_s: float = KEPT_S) -> None:
         self._root = root
@@ -59,6 +63,8 @@ class KeptFolders(Generic[Key, Content]):
         self._max_bytes = max_bytes
         self._kept_s = kept_s
         self._places = OrderedDict[Key, _Place[Content]]()
+        self._open: list[_Filled[Content]] = []
+        """Once for each user, also those that are not kept any more."""
 
     @asynccontextmanager
     async def open(
@@ -71,7 +77,8 @@ class KeptFolders(Generic[Key, Content]):
         """The folder of this key and its content, as long as it is open.
 
         `fill` gets the folder with its present content, or a new folder and None, and returns the content; it may add
-        files and change none. If it fails, the folder is removed. A folder whose content does not `fit` is replaced.
+        files and change none. If it fails, the folder is removed, unless it raises FillRefused before it changes
+        anything. A folder whose content does not `fit` is replaced. Raises FillRefused if too much is open.
         """
         place = self._places.setdefault(key, _Place())
         self._places.move_to_end(key)
@@ -79,17 +86,19 @@ class KeptFolders(Generic[Key, Content]):
         async with place.lock:
             filled, content = await self._fill(place, fill, fits)
             filled.users += 1
+            self._open.append(filled)
         try:
             await self._remove_old()
             yield filled.path, content
-        except (Unavailable, asyncio.CancelledError):
-            # What was interrupted may have left half of its files.
+        except Unavailable:
+            # It may be damaged. A user that is cancelled has only read it.
             filled.kept = False
             place.filled = None if place.filled is filled else place.filled
             raise
         finally:
             place.used_at_s = asyncio.get_running_loop().time()
             filled.users -= 1
+            self._open.remove(filled)
             await _remove_unused(filled)
 
     async def remove(self, key: Key) -> None:
@@ -122,6 +131,8 @@ class KeptFolders(Generic[Key, Content]):
         fill: Callable[[Path, Content | None], Awaitable[Content]],
         fits: Callable[[Content], bool],
     ) -> tuple[_Filled[Content], Content]:
+        if place.filled is None:
+            self._check_room()
         filled, place.filled = place.filled, None
         if filled is not None and filled.content is not None and not fits(filled.content):
             filled.kept = False
@@ -133,13 +144,21 @@ class KeptFolders(Generic[Key, Content]):
         try:
             content = await fill(filled.path, filled.content)
             filled.content, filled.size = content, await asyncio.to_thread(measure_folder, filled.path)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, FillRefused) and filled.content is not None and not place.is_removed:
+                place.filled = filled
+                raise
             filled.kept = False
             await _remove_unused(filled)
             raise
         place.filled = filled
         filled.kept = not place.is_removed
         return filled, content
+
+    def _check_room(self) -> None:
+        used = {id(each): each.size for each in self._open}
+        if sum(used.values()) >= self._max_bytes:
+            raise FillRefused("Too much is being read. Try again in a minute.")
 
     async def _remove_old(self) -> None:
         """Remove what was not used for too long, and what was used longest ago until the rest keeps to the limits."""

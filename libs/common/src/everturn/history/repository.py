@@ -18,11 +18,12 @@ from typing import Final
 from everturn.core.errors import Invalid, NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.kept_folders import KeptFolders, open_root
+from everturn.core.kept_folders import FillRefused, KeptFolders, open_root
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
-from everturn.git import GitCommit, GitFolder, GitLimits, OutputTooLong
+from everturn.git import GitCommit, GitFolder, GitLimits, GitUnavailable, OutputTooLong
 from everturn.history.model import TurnChanges, WorkspaceChanges
+from everturn.history.project import count_until
 
 BRANCH: Final = "refs/heads/main"
 PENDING: Final = "refs/everturn/pending/"
@@ -33,6 +34,10 @@ DISK_PART: Final = 4
 """A repository, and all that are kept, have at most a fourth of the file system with the temporary files."""
 BUILDS: Final = 2
 """Repositories that a process builds at once."""
+BUILD_WAIT_S: Final = 60.0
+"""For the builds before it."""
+MAX_WAITING: Final = 8
+"""Builds that wait for others. A person has only one at a time."""
 BUILD_S: Final = 120.0
 LIMITS: Final = GitLimits(disk_bytes=512 * 1024 * 1024, run_s=BUILD_S)
 MAX_DIFF_BYTES: Final = 1024 * 1024
@@ -49,6 +54,10 @@ _RESERVED: Final = frozenset({".git", "git~1"})
 """Names, in lower case, that git does not check out, because on some file systems they are its own folder."""
 _BLAMED: Final = re.compile(r"[0-9a-f]{40} [0-9]+ [0-9]+(?: [0-9]+)?$")
 _DIFF: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--full-index")
+
+
+class TooManyBuilds(GitUnavailable, FillRefused):
+    """Other histories are being built. Try again in a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +96,12 @@ class GitHistory:
         if name == "HEAD":
             return self.commits[-1:]
         if name.startswith("turn_"):
-            # Ids of turns are in the order of their times.
-            return [each for each in self.commits if each.turn.turn_id <= name][-1:]
+            return self.commits[: self.count_until(name)][-1:]
         return [each for each in self.commits if len(name) >= 7 and each.commit.startswith(name)]
+
+    def count_until(self, turn_id: str) -> int:
+        """How many commits there are up to a turn, whether it has one or not."""
+        return count_until([each.turn for each in self.commits], turn_id)
 
     def find_before(self, commit: TurnCommit) -> TurnCommit | None:
         """The commit before this one, if there is one."""
@@ -132,16 +144,23 @@ class GitHistory:
         content = await self.read(commit, path, max_bytes=MAX_BLAMED_BYTES)
         if b"\0" in content:
             raise Invalid(f"{path} is not a text.")
-        lines = content.decode(errors="replace").removesuffix("\n").split("\n") if content else []
+        lines = await asyncio.to_thread(_split_lines, content)
         last = min(first + min(count, MAX_BLAMED_LINES) - 1, len(lines))
         if last < first:
             raise Invalid(f"{path} has {len(lines)} lines.")
         command = ["blame", "--porcelain", f"-L{first},{last}", commit.commit, "--", path]
         answer = await self.folder.run(command, output_bytes=MAX_BLAME_BYTES)
+        return await asyncio.to_thread(self._read_blame, answer, lines[first - 1 : last], first)
+
+    def _read_blame(self, answer: bytes, lines: Sequence[str], first: int) -> Sequence[BlamedLine]:
         turns = {each.commit: each.turn.turn_id for each in self.commits}
         commits = [line[:40] for line in answer.decode(errors="replace").split("\n") if _BLAMED.match(line)]
-        numbered = enumerate(zip(commits, lines[first - 1 : last], strict=True), start=first)
+        numbered = enumerate(zip(commits, lines, strict=True), start=first)
         return [BlamedLine(line, turns[commit], text) for line, (commit, text) in numbered]
+
+
+def _split_lines(content: bytes) -> list[str]:
+    return content.decode(errors="replace").removesuffix("\n").split("\n") if content else []
 
 
 @asynccontextmanager
@@ -172,14 +191,19 @@ class GitHistories:
         self._objects = objects
         self._kept = kept
         self._limits = limits
-        self._building = asyncio.Semaphore(BUILDS)
+        self._builders = set[str]()
+        """The people for whom a history is built."""
+        self._waiting = 0
+        self._has_ended = asyncio.Event()
+        """Set when a build ends, and then replaced."""
 
     @asynccontextmanager
     async def open(self, principal: Principal, conversation_id: ConversationId) -> AsyncGenerator[GitHistory]:
         """The history of all turns that have ended. A file that is found to be harmful later changes its turn, and so
-        all commits that follow. Raises RepositoryRefused or Invalid if it is too large, and Unavailable."""
+        all commits that follow. Raises RepositoryRefused or Invalid if it is too large, TooManyBuilds if this or
+        other people have too many of them built at the moment, and Unavailable."""
         turns = await self._changes.load(principal, conversation_id)
-        fill, fits = partial(self._add, turns), partial(_have_one_beginning, turns)
+        fill, fits = partial(self._add, turns, principal.limited_as), partial(_have_one_beginning, turns)
         async with self._kept.open(conversation_id, fill, fits=fits) as (path, commits):
             yield GitHistory(GitFolder(path, self._limits or LIMITS), commits)
 
@@ -197,20 +221,46 @@ class GitHistories:
         return TurnCommit(found.decode().strip(), turn)
 
     async def _add(
-        self, turns: Sequence[TurnChanges], path: Path, commits: Sequence[TurnCommit] | None
+        self, turns: Sequence[TurnChanges], person: str, path: Path, commits: Sequence[TurnCommit] | None
     ) -> Sequence[TurnCommit]:
         """The commits of these turns, after those that are missing were added."""
         folder = GitFolder(path, self._limits or LIMITS)
-        if commits is None:
-            await folder.init()
         built = list(commits or ())
-        if missing := turns[len(built) :]:
-            stream = self._write_commits(missing, BRANCH, after=_find_last(built))
-            async with self._building:
+        missing = turns[len(built) :]
+        if not missing and commits is not None:
+            return tuple(built)
+        async with self._take_turn(person):
+            if commits is None:
+                await folder.init()
+            if missing:
+                stream = self._write_commits(missing, BRANCH, after=_find_last(built))
                 await folder.run(["fast-import", "--quiet"], limit_s=BUILD_S, given=stream)
+        if missing:
             listed = await folder.run(["rev-list", "--first-parent", "--reverse", BRANCH], output_bytes=MAX_LIST_BYTES)
             built += map(TurnCommit, listed.decode().split()[len(built) :], missing)
         return tuple(built)
+
+    @asynccontextmanager
+    async def _take_turn(self, person: str) -> AsyncGenerator[None]:
+        """Build one history of a person at once, and BUILDS of all. Raises TooManyBuilds."""
+        if self._waiting == MAX_WAITING:
+            raise TooManyBuilds()
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(BUILD_WAIT_S):
+                while person in self._builders or len(self._builders) == BUILDS:
+                    await self._has_ended.wait()
+        except TimeoutError as error:
+            raise TooManyBuilds() from error
+        finally:
+            self._waiting -= 1
+        self._builders.add(person)
+        try:
+            yield
+        finally:
+            self._builders.discard(person)
+            self._has_ended.set()
+            self._has_ended = asyncio.Event()
 
     async def _write_commits(self, turns: Sequence[TurnChanges], ref: str, *, after: str) -> AsyncGenerator[bytes]:
         """The stream of git fast-import with a commit for each turn, the first one over the commit `after`."""

@@ -165,7 +165,8 @@ def _checked(path: str) -> str:
 def _find_older(history: GitHistory, before: str) -> Sequence[TurnCommit]:
     """The commits before a commit, or before a turn, whether it still has one or not."""
     if before.startswith("turn_"):
-        return [each for each in history.commits if each.turn.turn_id < before]
+        older = history.commits[: history.count_until(before)]
+        return older[:-1] if older and older[-1].turn.turn_id == before else older
     return history.commits[: history.commits.index(history.find(before))]
 
 

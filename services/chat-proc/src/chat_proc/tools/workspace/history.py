@@ -64,7 +64,8 @@ async def open_projects(changes: WorkspaceChanges, objects: Objects, rules: GitR
     """The ports over folders of temporary files of this process."""
     async with open_histories(changes, objects) as histories, open_root("everturn-fetched-") as root:
         fetched = KeptFolders[tuple[Repository, str], str](root, max_kept=MAX_FETCHED, max_bytes=MAX_FETCHED_BYTES)
-        yield ProjectPorts(changes, histories, fetched, rules)
+        async with fetched.removing_unused():
+            yield ProjectPorts(changes, histories, fetched, rules)
 
 
 class LogParams(BaseModel):
@@ -89,7 +90,7 @@ class LogTool:
         params, context = LogParams.model_validate(call.params), call.context
         try:
             async with self._ports.histories.open(context.principal, context.conversation_id) as history:
-                found = [each for each in reversed(history.commits) if _find_touched(each.turn, params.path)]
+                found = await asyncio.to_thread(_list_touching, history.commits, params.path)
         except (Invalid, GitUnavailable) as error:
             return ToolOutcome("error", error.detail)
         if not found:
@@ -98,6 +99,11 @@ class LogTool:
         if len(found) > params.limit:
             result["not_listed"] = len(found) - params.limit
         return ToolOutcome("ok", render_result(result))
+
+
+def _list_touching(commits: Sequence[TurnCommit], path: str | None) -> list[TurnCommit]:
+    """Those that changed a path, newest first."""
+    return [each for each in reversed(commits) if _find_touched(each.turn, path)]
 
 
 def _find_touched(turn: TurnChanges, path: str | None) -> list[FileChange]:
