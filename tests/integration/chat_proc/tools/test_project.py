@@ -86,7 +86,8 @@ class Desk:
             self.bench.expire_lease()
         self.after_death()
         await self.bench.work()
-        await check_conversation(self.bench)
+        if not self.bench.turn_rows[-1].status.is_open:
+            await check_conversation(self.bench)
         return [block.body for block in self.bench.blocks if isinstance(block.body, ToolResultBody)][-1]
 
 
@@ -596,6 +597,44 @@ async def test_bad_pushes_are_explained(outside: Desk, tool: tuple[str, dict[str
 
     assert why in str(outside.bench.model.requests[-1])
     assert not outside.bench.state().turns[-1].approvals
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("src/link", "src/link is a link in the repository. Write to another path."),
+        ("src/link/x", "src/link is a link in the repository, so src/link/x can't be in it."),
+        ("src/module/.gitmodules", "src/module is a submodule in the repository"),
+        ("other.txt/x", "other.txt is a file in the repository"),
+    ],
+)
+async def test_a_file_does_not_take_the_place_of_what_a_project_cant_have(
+    outside: Desk, source: GitSource, path: str, why: str
+) -> None:
+    await outside.turn("Try.", ("git.import", {"paths": ["src/app.py"]}), write(path, "1\n"), publish())
+
+    assert why in str(outside.bench.model.requests[-1])
+    assert source.git("branch", "--list", "agents/*") == ""
+
+
+async def test_changes_that_were_published_and_taken_back_in_one_turn_are_known(
+    outside: Desk, source: GitSource
+) -> None:
+    """What a turn has overwritten is no change of it any more, but the branch still has it."""
+    await outside.ask(
+        "Fix.",
+        ("git.import", {"paths": ["src/app.py"]}),
+        write("src/app.py", FIXED),
+        publish(),
+        write("src/app.py", "third\n"),
+        publish(message="Third"),
+    )
+    await outside.answer()
+    assert outside.bench.state().turns[-1].approvals[-1].state == "pending"
+
+    third = await outside.answer()
+
+    assert third.status == "ok" and source.git("show", "agents/fix:src/app.py") == "third"
 
 
 async def test_a_push_that_the_server_refuses_is_explained(outside: Desk, source: GitSource) -> None:

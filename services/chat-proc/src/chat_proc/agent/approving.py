@@ -11,7 +11,7 @@ from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.signal_folding import fold_signals
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected
-from chat_proc.catalog.tool import CallDetails, Proposal, ToolRegistry, ToolSpec
+from chat_proc.catalog.tool import MAX_DETAILS_CHARS, CallDetails, Proposal, ToolRegistry, ToolSpec
 from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.cancellation import Ran, keep_cancellation, run_until
 from everturn.core.clock import iso
@@ -225,7 +225,7 @@ class ApprovalGate:
             explanation=self._redactor.redact(ask.explanation),
             addresses=ask.addresses,
             connect_url=ask.connect_url,
-            details=self._redactor.redact(ask.details.text) if ask.details else "",
+            details=_bound_details(self._redactor.redact(ask.details.text)) if ask.details else "",
             details_digest=ask.details.digest if ask.details else "",
         )
         ref = round_ref(context.turn_id, context.round, f"approval.{request.call_id}")
@@ -238,6 +238,10 @@ class ApprovalGate:
         if len(json.dumps(shown, ensure_ascii=False, default=str).encode(errors="replace")) <= MAX_SHOWN_BYTES:
             return shown, False
         return bound_params(shown), True
+
+
+def _bound_details(text: str) -> str:
+    return text if len(text) <= MAX_DETAILS_CHARS else f"{text[:MAX_DETAILS_CHARS]}\n(The rest is too long to show.)"
 
 
 async def describe_call(

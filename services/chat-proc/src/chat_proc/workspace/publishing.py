@@ -40,7 +40,8 @@ _CI: Final = (
     r"(.*/)?(\.cirrus|\.drone|\.travis|\.woodpecker|\.?azure-pipelines[^/]*|\.gitlab-ci[^/]*)\.ya?ml",
 )
 _HOOKS: Final = (
-    r"(.*/)?(\.devcontainer|\.githooks|\.husky|\.vscode|hooks)/.*",
+    r"(.*/)?(\.devcontainer|\.githooks|\.husky|\.vscode)/.*",
+    r"(.*/)?hooks/(pre|post|commit|prepare|applypatch|fsmonitor|proc|push|reference|sendemail|update)\b[^/]*",
     r"(.*/)?(\.envrc|\.pre-commit-config\.ya?ml|\.?lefthook[^/]*)",
 )
 _RISKS: Final[Sequence[tuple[re.Pattern[str], str]]] = (
