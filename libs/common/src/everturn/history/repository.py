@@ -204,8 +204,13 @@ class GitHistories:
         other people have too many of them built at the moment, and Unavailable."""
         turns = await self._changes.load(principal, conversation_id)
         fill, fits = partial(self._add, turns, principal.limited_as), partial(_have_one_beginning, turns)
-        async with self._kept.open(conversation_id, fill, fits=fits) as (path, commits):
-            yield GitHistory(GitFolder(path, self._limits or LIMITS), commits)
+        try:
+            async with self._kept.open(conversation_id, fill, fits=fits) as (path, commits):
+                yield GitHistory(GitFolder(path, self._limits or LIMITS), commits)
+        except TooManyBuilds:
+            raise
+        except FillRefused as refused:
+            raise TooManyBuilds(refused.detail) from refused
 
     async def remove(self, conversation_id: ConversationId) -> None:
         """Remove what is kept of a conversation that was erased; its readers keep it until they end."""

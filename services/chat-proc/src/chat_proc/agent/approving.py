@@ -28,6 +28,9 @@ from everturn.turns.model import Approval, ApprovalRequest, ApprovalState, appro
 MAX_SHOWN_BYTES = 16 * 1024
 """Size limit of the shown parameters as JSON. Longer ones are shown shortened and marked as cut."""
 
+DESCRIBE_S = 180.0
+"""For what a call would do: fetching a branch may take two minutes. The call is not shown before that."""
+
 _OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdrawn"]] = {
     ApprovalState.APPROVED: "approved",
     ApprovalState.DENIED: "denied",
@@ -254,12 +257,12 @@ async def describe_call(
         params = catalog.check_params(spec.tool_id, call.params)
         lease = turn.lease
         proposal = Proposal(call_id, params, lease.principal, lease.conversation_id, turn.turn_id)
-        async with asyncio.timeout(spec.timeout_s):
+        async with asyncio.timeout(DESCRIBE_S):
             return await spec.describe_call(proposal)
     except EverturnError as error:
         return error.detail
     except TimeoutError:
-        return f"The call could not be described within {spec.timeout_s:g} s."
+        return f"The call was not made: what it would do was not known within {DESCRIBE_S:g} s."
 
 
 def _call_id(call: PendingCall) -> CallId:

@@ -30,6 +30,7 @@ from chat_proc.workspace.publishing import Publication, build_author, build_mess
 from everturn.core.errors import Conflict, EverturnError, Invalid
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
+from everturn.core.kept_folders import FillRefused
 from everturn.core.refs import check_path, named_artifact_ref
 from everturn.core.settings import BadSecrets
 from everturn.files.model import Artifact, ArtifactKind, find_inner_path
@@ -50,7 +51,7 @@ GIT_S: Final = 300.0
 _LFS: Final = b"version https://git-lfs.github.com/spec/"
 PUBLISH_S: Final = 600.0
 """Limit of a push, which can fetch the branch first, and look at it again after a failure."""
-_FAILURES: Final = (Invalid, GitUnavailable, BadSecrets)
+_FAILURES: Final = (Invalid, GitUnavailable, FillRefused, BadSecrets)
 
 
 class BrowseParams(BaseModel):
