@@ -9,7 +9,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy bundles tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test browser pictures chaos failover load check fmt migrate operate models doctor clean lock bench bench-peers images up down logs
+.PHONY: help setup coding-agents run fuzz test browser pictures chaos failover load check fmt migrate operate models doctor clean lock bench bench-peers images up down logs
 .PHONY: compose-test
 
 help: ## List the commands
@@ -17,6 +17,9 @@ help: ## List the commands
 
 setup: ## Create the environments from the lock files, unless they are up to date
 	@$(SETUP)
+
+coding-agents: ## Install coding agents for the sandbox of `make run`: Claude Code, opencode and claude-code-acp, 1.2 GB
+	@$(SETUP) --coding-agents
 
 run: setup ## Start the whole platform on this machine: PORT=8080 EVERTURN_HOME=.everturn; set an API key such as ANTHROPIC_API_KEY for a real model
 	@exec $(LOCAL) run

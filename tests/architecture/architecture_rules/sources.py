@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED_SKILLS = ROOT / "services/chat-proc/src/chat_proc/skills/public"
 """Texts for models, and scripts that run in the sandbox with its libraries: for the worker they are data."""
+DRIVER = ROOT / "services/chat-proc/src/chat_proc/tools/coding/driver"
+"""A program of the sandbox, which has its libraries and environment."""
 SOURCE_FOLDERS = ("libs/*/src/*", "services/*/src/*", "clients/python/src/*", "deploy/local/src/*")
 
 
@@ -57,7 +59,7 @@ def load_modules() -> tuple[Module, ...]:
     """All modules of all packages."""
     packages = [folder for pattern in SOURCE_FOLDERS for folder in sorted(ROOT.glob(pattern)) if folder.is_dir()]
     files = (file for package in packages for file in sorted(package.rglob("*.py")))
-    return tuple(_load_module(file) for file in files if SHIPPED_SKILLS not in file.parents)
+    return tuple(_load_module(file) for file in files if not {SHIPPED_SKILLS, DRIVER} & {*file.parents})
 
 
 @cache

@@ -1,5 +1,6 @@
 """The local runner's settings, the only place that reads its environment: state folder, port, inherited variables."""
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +15,28 @@ from everturn.core.settings import BY_ALIAS, Unlisted, explain_errors
 REPOSITORY = Path(__file__).resolve().parents[4]
 ENV_FILE = REPOSITORY / ".env"
 
+CODING_AGENTS = REPOSITORY / ".venv-sandbox" / "bin" / "claude-code-acp"
+"""`make coding-agents` has made it last."""
 WARM_PROFILES = '{"default": {"warm": 1, "preload": ["numpy", "pandas", "matplotlib.pyplot"]}}'
+WARM_AND_CODING_PROFILES = json.dumps(
+    {
+        **json.loads(WARM_PROFILES),
+        "coding": {
+            "network": ["model.everturn:80"],
+            "timeout_s": 1800,
+            "limits": {
+                "memory_bytes": 4 << 30,
+                "address_space_bytes": 64 << 30,
+                "processes": 512,
+                "open_files": 8192,
+                "file_bytes": 1 << 30,
+                "work_dir_bytes": 2 << 30,
+                "inodes": 200_000,
+                "cpu_s": 3600,
+            },
+        },
+    }
+)
 """The default execution profiles: one warm sandbox with the imports of most programs."""
 
 
@@ -84,8 +106,10 @@ def load_settings(env_file: Path = ENV_FILE) -> LocalSettings:
 
 
 def load_run_environment(env_file: Path = ENV_FILE) -> dict[str, str]:
-    """The variables that `make run` passes to the services: the environment, then `env_file`, and a warm sandbox."""
-    return {"EXECUTION_PROFILES": WARM_PROFILES, **_load_environment_and(env_file)}
+    """The variables that `make run` passes to the services: the environment, then `env_file`, and a warm sandbox, with
+    one for coding agents if they are installed."""
+    profiles = WARM_AND_CODING_PROFILES if CODING_AGENTS.exists() else WARM_PROFILES
+    return {"EXECUTION_PROFILES": profiles, **_load_environment_and(env_file)}
 
 
 def load_compose_environment() -> dict[str, str]:

@@ -270,10 +270,10 @@ async def open_bundles(
             open_receipts(settings, opened),
             detached,
             await stack.enter_async_context(open_projects(changes, objects, settings.git_rules)),
-            await stack.enter_async_context(gateways),
         )
         sandbox = opened.sandbox.with_tracing(drivers.tracing) if isinstance(opened, OpenedSandbox) else opened
-        profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
+        every: Profiles = opened.profiles if isinstance(opened, OpenedSandbox) else {}
+        profiles = {name: each for name, each in every.items() if not each.is_for_agents} or None
         offer = partial(offer_tools, ports, sandbox)
         offered = offer(programs, more=more, profiles=profiles)
         registry = PostgresBundles(database)
@@ -299,6 +299,8 @@ async def open_bundles(
             profiles=profiles,
             texts=build_texts(config),
             hosts=build_host_options(settings),
+            gateways=await stack.enter_async_context(gateways),
+            coding_profiles={name: each for name, each in every.items() if each.is_for_agents},
         )
         bundles = BundleLibrary(
             registry,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -14,7 +15,7 @@ from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.host.environments import Environments
 from chat_proc.bundles.host.host_process import HostOptions
-from chat_proc.bundles.manifest import Manifest, TurnBudget, merge_react
+from chat_proc.bundles.manifest import CodingSection, Manifest, TurnBudget, merge_react
 from chat_proc.bundles.policy import BundlePolicy
 from chat_proc.bundles.repositories import BundleTable
 from chat_proc.catalog.call_policy import CallPolicy
@@ -26,8 +27,10 @@ from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.knowledge.spaces import KnowledgePorts, open_knowledge
 from chat_proc.memory.hotset import Hotset
 from chat_proc.model_choice import choose_models_of
+from chat_proc.model_gateway.gateway import GatewayTurn, ModelGateways
 from chat_proc.models.roles import (
     DECISION,
+    FAST,
     SELECTION,
     SUMMARY,
     SYNTHESIS,
@@ -35,6 +38,7 @@ from chat_proc.models.roles import (
     ModelRoles,
     narrow_traits,
 )
+from chat_proc.sandbox.port import ServeConnection
 from chat_proc.settings import (
     MIN_CONTEXT_TOKENS,
     OperatorConfig,
@@ -43,6 +47,7 @@ from chat_proc.settings import (
 from chat_proc.skills.reader import SkillSpec, load_platform_skills, read_skills
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.tools.code.program_calls import ProgramDependencies
+from chat_proc.tools.coding.run_agent import CodingAgent
 from chat_proc.tools.hosted import check_builtin_tools, open_bundle_code
 from chat_proc.tools.memory.user_memories import USER_MEMORY_TOOLS
 from chat_proc.tools.offered import BUILTIN_TOOLS, OfferedTools
@@ -54,6 +59,7 @@ from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor, find_url_secrets
 from everturn.core.settings import load_bundle_secrets
+from everturn.execution.destinations import MODEL_SERVER
 from everturn.execution.messages import RunLimits, parse_uid_range
 from everturn.execution.profiles import Profiles
 from everturn.files.objects import Objects
@@ -73,6 +79,10 @@ class McpReports:
     list_away: Callable[[], Sequence[str]] = tuple
     wait_for_attempts: Callable[[float], Awaitable[Sequence[str]]] | None = None
     """None without servers."""
+
+
+MAX_REPLY_TOKENS: Final = 32_000
+"""Of one reply to a coding agent: the most that Claude Code asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,10 @@ class KitOpener:
     """The execution profiles that programs may use here; None if programs can't run."""
     texts: OperatorTexts
     hosts: HostOptions
+    gateways: ModelGateways | None
+    """None where no coding agents run."""
+    coding_profiles: Profiles
+    """Those whose programs have the model server."""
 
     def build_default(self, offered: OfferedTools) -> BundleKit:
         """The kit of the built-in agent. Raises BadConfig."""
@@ -117,6 +131,13 @@ class KitOpener:
         check_builtin_tools(manifest.builtin_tools, self.of_operator)
         profiles = choose_profile(manifest.execution_profile, self.profiles)
         models = await choose_models_of(manifest, self.settings, self.config, self.models)
+        coding, missing = None, tuple[str, ...]()
+        if manifest.coding.agent and self.gateways is not None:
+            try:
+                coding = build_coding_agent(manifest.coding, self.coding_profiles, models, self.gateways)
+            except Invalid as error:
+                missing = (f"coding: {error.detail}",)
+                _log.warning("A coding agent is not offered", bundle_id=bundle.id, why=error.detail)
         skills = await asyncio.to_thread(read_bundle_skills, bundle, has_programs=self.profiles is not None)
         secrets = await asyncio.to_thread(load_bundle_secrets, self.settings.secrets_dir, bundle.id)
         secrets = without_git_tokens(secrets, manifest, self.config.bundles.get(bundle.id))
@@ -140,6 +161,7 @@ class KitOpener:
                     knowledge=knowledge,
                     workspace=manifest.workspace,
                     bundle_id=bundle.id,
+                    coding=coding,
                 )
                 kit = build_kit(
                     self.settings,
@@ -175,7 +197,7 @@ class KitOpener:
                 unused = tuple(f"policy: {why}" for why in rules.find_unused(named))
                 for why in unused:
                     _log.warning("A rule of a bundle is for no tool", bundle_id=bundle.id, why=why)
-                kit.list_problems = lambda: (*unused, *reports.list_problems())
+                kit.list_problems = lambda: (*missing, *unused, *reports.list_problems())
                 kit.list_away = reports.list_away
                 yield kit
 
@@ -247,6 +269,25 @@ def choose_profile(name: str | None, offered: Profiles | None) -> Profiles | Non
     if name not in offered:
         raise Invalid(f"execution_profile: {name} is not offered here. There are: {', '.join(offered)}.")
     return {name: offered[name]}
+
+
+def build_coding_agent(
+    section: CodingSection, profiles: Profiles, models: ModelRoles, gateways: ModelGateways
+) -> CodingAgent:
+    """The coding agent of a bundle. Raises Invalid if it can't run here."""
+    if (profile := profiles.get(section.profile)) is None:
+        raise Invalid(
+            f"there is no execution profile {section.profile} here whose network has {MODEL_SERVER}, so there is no "
+            "code_agent.run."
+        )
+    main = gateways.find_model(models, DECISION)
+    small = gateways.find_model(models, FAST) if FAST in models.hints else None
+    tokens = min(main.traits.max_output_tokens or MAX_REPLY_TOKENS, MAX_REPLY_TOKENS)
+
+    def open_models(turn: GatewayTurn, run: str) -> ServeConnection:
+        return gateways.open(main, small, turn, run=run, max_output_tokens=tokens).serve
+
+    return CodingAgent(section.agent, section.profile, profile, open_models, section.instructions)
 
 
 def without_git_tokens(secrets: Mapping[str, str], manifest: Manifest, table: BundleTable | None) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[4]
 BUNDLES = ROOT / "bundles"
 
 
-@pytest.mark.parametrize("name", ["analyst", "desk", "librarian", "canary"])
+@pytest.mark.parametrize("name", ["analyst", "coder", "desk", "librarian", "canary"])
 def test_a_worker_accepts_it_without_a_warning(name: str) -> None:
     checked = check_folder((ROOT / "deploy" if name == "canary" else BUNDLES) / name)
 

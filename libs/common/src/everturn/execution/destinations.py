@@ -8,6 +8,7 @@ HTTPS_PORT: Final = 443
 MODEL_HOST: Final = "model.everturn"
 """The model server of coding agents, at port 80. The worker serves it itself: the name is never resolved."""
 MODEL_PORT: Final = 80
+MODEL_SERVER: Final = f"{MODEL_HOST}:{MODEL_PORT}"
 MAX_HOST_CHARS: Final = 253
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST: Final = re.compile(rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])", re.ASCII)

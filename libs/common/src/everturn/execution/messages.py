@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
 
 from everturn.execution.framing import encode_frame
+from everturn.execution.records import ADDED_LATER
 
 MIB: Final = 1 << 20
 OUTPUT_DIR: Final = "/workspace/out"
@@ -77,7 +78,8 @@ class RunLimits:
 
     `inodes` and `*_dir_bytes` are per folder; `output_bytes` and `output_files` limit what leaves the sandbox. A stream
     with more than `stdout_bytes` is reported in the result; the last `tail_chars` of each are kept, and the rest is
-    read and discarded.
+    read and discarded. `address_space_bytes` is what each process may reserve without using it; 0 is `memory_bytes` and
+    a gibibyte more.
     """
 
     memory_bytes: int = 1024 * MIB
@@ -92,6 +94,7 @@ class RunLimits:
     output_files: int = 64
     stdout_bytes: int = 16 * MIB
     tail_chars: int = 64_000
+    address_space_bytes: int = field(default=0, metadata=ADDED_LATER)
 
 
 @dataclass(frozen=True, slots=True)

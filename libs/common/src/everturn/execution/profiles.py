@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from everturn.core.errors import Invalid
-from everturn.execution.destinations import parse_destination
+from everturn.execution.destinations import MODEL_SERVER, parse_destination
 from everturn.execution.messages import MIB, RunLimits
 
 DEFAULT_PROFILE: Final = "default"
@@ -91,6 +91,11 @@ class ExecutionProfile(BaseModel):
         """Whether runs can go on while their turn waits."""
         return self.engine != LOCAL_ENGINE or self.detach_after_s is not None
 
+    @property
+    def is_for_agents(self) -> bool:
+        """Whether coding agents run with it, and no programs of a model: its network has the model server."""
+        return MODEL_SERVER in self.network
+
     def may_call(self, tool_id: str) -> bool:
         """Whether the profile allows its programs to call the tool."""
         if self.detaches:
@@ -167,6 +172,9 @@ def choose_profiles(profiles: Profiles, names: str) -> Profiles:
     chosen = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip())) or known
     if unknown := [name for name in chosen if name not in known]:
         raise Invalid(f"CODE_PROFILES has {unknown[0][:80]!r}; EXECUTION_PROFILES has: {', '.join(known)}")
+    if profiles[chosen[0]].is_for_agents:
+        why = f"which is for coding agents: its network has {MODEL_SERVER}"
+        raise Invalid(f"CODE_PROFILES begins with {chosen[0]!r}, {why}")
     return {name: profiles[name] for name in chosen}
 
 

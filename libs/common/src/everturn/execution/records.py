@@ -10,6 +10,8 @@ import typing
 from collections.abc import Mapping
 from typing import ClassVar, Final, Literal, Protocol, TypeVar, cast
 
+ADDED_LATER: Final = types.MappingProxyType({"added": "later"})
+"""The metadata of a field that older versions do not know. It is sent only if it differs from its default."""
 _UNIONS: Final = (types.UnionType, typing.Union)  # `Literal[...] | None` has the second type
 
 
@@ -41,7 +43,12 @@ def parse_message(frame: Mapping[str, object], *allowed: type[Record]) -> Record
 
 def _plain_fields(record: object) -> dict[str, object]:
     fields = dataclasses.fields(cast("typing.Any", record))
-    return {entry.name: _plain(getattr(record, entry.name)) for entry in fields}
+    values = {entry: getattr(record, entry.name) for entry in fields}
+    return {
+        entry.name: _plain(value)
+        for entry, value in values.items()
+        if not (entry.metadata is ADDED_LATER and value == entry.default)
+    }
 
 
 def _plain(value: object) -> object:

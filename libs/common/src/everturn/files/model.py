@@ -102,6 +102,13 @@ def exchange_key(conversation_id: str, turn_id: str, run: str, number: int) -> s
     return f"{conversation_id}/manifests/{turn_id}.x.{digest[:16]}.{number}"
 
 
+def agent_state_key(conversation_id: str, turn_id: str, round_number: int, call_id: str, fence: int) -> str:
+    """The object key of what a coding agent of this call has done so far, as a worker with this lease saved it:
+    `<conversation>/manifests/<turn>.<round>.<call><fence>`, both in 8 hexadecimal digits. Later leases sort behind."""
+    call = hashlib.sha256(call_id.encode()).hexdigest()[:8]
+    return f"{manifest_key(conversation_id, turn_id, round_number)}.{call}{fence & 0xFFFFFFFF:08x}"
+
+
 @dataclass(frozen=True, slots=True)
 class Rn:
     """The address of a file across tenants. `stage` is upload, exec or agent; `role` is an ArtifactKind."""

@@ -192,6 +192,8 @@ async def open_stage(
             profiles=opened.profiles if isinstance(opened, OpenedSandbox) else None,
             texts=build_texts(OperatorConfig()),
             hosts=build_host_options(settings),
+            gateways=None,
+            coding_profiles={},
             answers=case.mcp_answers,
             silent=silent,
         )

@@ -46,7 +46,7 @@ MAX_PROBLEMS: Final = 20
 """How many problems of one manifest are explained: finding the line of each takes milliseconds."""
 MAX_NAMED_KEYS: Final = 15
 """Of the table with an unknown key. More of them say nothing to a reader."""
-_TABLES: Final = ("models", "react", "config", "limits", "settings", "host", "builtin_tools", "workspace")
+_TABLES: Final = ("models", "react", "config", "limits", "settings", "host", "builtin_tools", "workspace", "coding")
 MANIFEST: Final = "bundle.toml"
 INSTRUCTIONS: Final = "instructions.md"
 
@@ -55,6 +55,9 @@ CodecSetting = Literal["channels", "native", "json", "auto"]
 WorkspaceMode = Literal["custom", "git"]
 ModelRoleName = Literal["decision", "title", "summary", "synthesis", "selection", "fast", "reasoning"]
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
+
+CodingAgentName = Annotated[str, StringConstraints(max_length=300, pattern=r"^(claude-code|acp:[^\x00-\x1f\x7f]+)?$")]
+"""`claude-code`, or `acp:` and the command of an agent that speaks the Agent Client Protocol."""
 
 _LONG_KEY: Final = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.){{0,99}}"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}"""
@@ -199,6 +202,21 @@ class WorkspaceSection(Section):
         return self
 
 
+class CodingSection(Section):
+    """`coding`: an `agent` that works on the project in the sandbox, as a tool of this one. `profile` is the execution
+    profile of its sandbox, which has the model server as its network; `instructions` are added to its own."""
+
+    agent: CodingAgentName = ""
+    profile: ProfileName = "coding"
+    instructions: Instructions = ""
+
+    @model_validator(mode="after")
+    def check_agent(self) -> "CodingSection":
+        if not self.agent and self.model_fields_set:
+            raise ValueError('Name the agent: "claude-code", or "acp:" and the command of another one')
+        return self
+
+
 class BundleProps(Section):
     """The properties of an agent, all optional: what people see of it, who may use it, and how its turns run."""
 
@@ -222,6 +240,7 @@ class BundleProps(Section):
     tools: tuple[ToolsEntry, ...] = Field(default=(), max_length=100)
     builtin_tools: BuiltinToolsSection = BuiltinToolsSection()
     workspace: WorkspaceSection = WorkspaceSection()
+    coding: CodingSection = CodingSection()
     policy: tuple[PolicyRule, ...] = Field(default=(), max_length=100)
     knowledge: KnowledgeSpaces = ()
     markers: tuple[Marker, ...] = Field(default=(), max_length=20)
@@ -238,6 +257,12 @@ class Manifest(BundleProps):
     """The whole of `bundle.toml`."""
 
     id: BundleId
+
+    @model_validator(mode="after")
+    def check_project(self) -> "Manifest":
+        if self.coding.agent and self.workspace.mode != "git":
+            raise ValueError('A coding agent works on a project: set the mode of the workspace to "git"')
+        return self
 
     @property
     def shown_title(self) -> str:

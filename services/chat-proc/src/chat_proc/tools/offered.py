@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from chat_proc.attachments.reader import AttachmentReader
@@ -10,12 +11,12 @@ from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
 from chat_proc.git import Repository
 from chat_proc.knowledge.collections import CollectionReader
 from chat_proc.knowledge.reader import KnowledgeReader
-from chat_proc.model_gateway.gateway import ModelGateways
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
 from chat_proc.sandbox.receipts import ReceiptSigner
 from chat_proc.tools.code.detached_calls import DetachedCalls
 from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
 from chat_proc.tools.code.run_code import RunCodeTool
+from chat_proc.tools.coding.run_agent import CodingAgent, RunAgentTool, load_project_files
 from chat_proc.tools.context.fetch_ctx import FetchCtxTool
 from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
@@ -42,6 +43,7 @@ from everturn.turns.ports import ConversationReader
 
 BUILTIN_TOOLS: Final = frozenset(
     {
+        "code_agent.run",
         "ctx_tools.fetch_ctx",
         "exec_tools.execute_code_python",
         "git.blame",
@@ -100,7 +102,7 @@ class OfferedTools:
 class ToolPorts:
     """The external dependencies of the tools; without `collections` they are switched off. Without `receipts` runs get
     none, and without `detached` they all stay with their turns. A bundle whose workspace has a git history needs
-    `projects`, and one with a coding agent needs `gateways`, through which that calls models."""
+    `projects`."""
 
     objects: Objects
     attachments: AttachmentReader
@@ -111,7 +113,6 @@ class ToolPorts:
     receipts: ReceiptSigner | None = None
     detached: DetachedCalls | None = None
     projects: ProjectPorts | None = None
-    gateways: ModelGateways | None = None
 
     def find_projects(self) -> ProjectPorts:
         """Raises Invalid without them."""
@@ -131,6 +132,7 @@ def offer_tools(
     knowledge: KnowledgeReader | None = None,
     workspace: WorkspaceSection = NO_HISTORY,
     bundle_id: str = "",
+    coding: CodingAgent | None = None,
 ) -> OfferedTools:
     """All tools that can work here, in prompt order, except those that are `off`; `more` are the operator's and those
     of a bundle.
@@ -160,6 +162,9 @@ def offer_tools(
     own = [FetchCtxTool(ports.objects, ports.attachments, reading), *_io_tools(history, ports.objects, reading)]
     called = ProgramTools([tool for tool in (*more, *own) if tool.spec.tool_id not in off], programs)
     code = RunCodeTool(sandbox, ports.objects, history, called, profiles, ports.receipts, ports.detached)
+    if coding is not None:
+        files = partial(load_project_files, ports.find_projects().changes)
+        tools.append(RunAgentTool(sandbox, ports.objects, history, files, coding))
     registry = ToolRegistry([*tools, code] if code.spec.tool_id not in off else tools)
     posture = _describe_posture(sandbox.posture)
     return OfferedTools(registry, posture, sandbox.posture.launcher, sandbox.posture.user, history, collections)

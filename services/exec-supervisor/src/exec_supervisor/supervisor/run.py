@@ -212,7 +212,7 @@ async def _receive_launch(line: WorkerLine, reporting: "asyncio.Task[Report | Ex
 
 def limit_address_space(limits: RunLimits) -> int:
     """RLIMIT_AS in bytes. Libraries reserve far more than they use, hence the allowance above the memory limit."""
-    return limits.memory_bytes + _EXTRA_ADDRESS_SPACE_BYTES
+    return limits.address_space_bytes or limits.memory_bytes + _EXTRA_ADDRESS_SPACE_BYTES
 
 
 class Run:

@@ -1,0 +1,1 @@
+"""Coding agents that run in the sandbox, beside the agent that decides in rounds."""
