@@ -179,7 +179,11 @@ async def test_only_the_owner_clones_and_an_erased_workspace_is_gone(
     assert (await client.post(f"{base}/git-upload-pack", content=b"0000", headers=REQUEST)).content == b""
     await client.delete(f"{BASE}/{conversation}")
     status, output = await run_git("clone", url(conversation), tmp_path / "clone")
-    assert (status != 0, "not found" in output) == (True, True), output
+    assert (status != 0, "could not read Username" in output) == (True, True), output
+    refused(await client.get(f"{base}/info/refs", headers={"X-Dev-User": "dev"}), 404)
+    asked = await client.get(f"{base}/info/refs")
+    refused(asked, 401)
+    assert asked.headers["www-authenticate"].startswith("Basic ")
     refused(await client.post(f"{base}/git-upload-pack", content=b"0000", headers=REQUEST), 404)
 
 

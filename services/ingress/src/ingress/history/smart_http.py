@@ -21,6 +21,7 @@ from starlette.datastructures import Headers
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.core.subprocesses import kill_group
@@ -84,15 +85,24 @@ class GitRoute(AdmittedRoute):
         except ProblemError as refusal:
             if refusal.status_code != 401:
                 raise
-            challenge = {"WWW-Authenticate": 'Basic realm="everturn", charset="UTF-8"'}
-            raise ProblemError(refusal.answer, headers=challenge) from refusal
+            raise _ask_for_password(refusal) from refusal
 
     def max_body_bytes_of(self, request: Request) -> int:
         return MAX_REQUEST_BYTES
 
 
+def _ask_for_password(refusal: ProblemError) -> ProblemError:
+    challenge = {"WWW-Authenticate": 'Basic realm="everturn", charset="UTF-8"'}
+    return ProblemError(refusal.answer, headers=challenge)
+
+
 def _is_from_browser(headers: Headers) -> bool:
     return any(name in headers for name in ("sec-fetch-site", "sec-fetch-mode", "origin"))
+
+
+def _names_somebody(headers: Headers) -> bool:
+    """Whether the request says whose it is, by a credential or for development."""
+    return any(name in headers for name in ("authorization", "x-dev-user"))
 
 
 def _read_password(headers: Headers) -> str | None:
@@ -146,9 +156,15 @@ async def get_git_refs(
     if wanted != UPLOAD_PACK:
         raise forbidden("The history of a workspace is read-only: only turns change it.")
     version = _read_version(request.headers)
-    async with service.open(me, conversation_id) as history:
-        folder = _configure(history, version)
-        refs = await folder.run(["upload-pack", "--stateless-rpc", "--advertise-refs", str(folder.path)])
+    try:
+        async with service.open(me, conversation_id) as history:
+            folder = _configure(history, version)
+            refs = await folder.run(["upload-pack", "--stateless-rpc", "--advertise-refs", str(folder.path)])
+    except NotFound as missing:
+        if _names_somebody(request.headers) or _is_from_browser(request.headers):
+            raise
+        # In development mode everybody has an identity, so git would not be asked for that of the owner.
+        raise _ask_for_password(unauthorized("Send the token of the owner as the password.")) from missing
     beginning = b"" if version else _SERVICE_LINE
     return Response(beginning + refs, headers=_NOT_KEPT, media_type=_REFS_TYPE)
 
