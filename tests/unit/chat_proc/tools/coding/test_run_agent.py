@@ -25,6 +25,7 @@ from everturn.events.model import ChatStep, ChatTool
 from everturn.execution.messages import GatewayCall, RunLimits, ToolReply
 from everturn.execution.profiles import ExecutionProfile
 from everturn.files.model import WHITEOUT_MIME, Artifact
+from everturn.history.model import Origin
 from everturn.history.project import fold_project
 from everturn.timeline.blocks import BlockType, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind
@@ -515,3 +516,18 @@ async def test_a_store_that_is_down_loses_no_work(monkeypatch: pytest.MonkeyPatc
 
     assert list(team.files) == ["a.py"]
     assert "state" not in team.results[0].data["code_agent"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("imported", [True, False])
+async def test_what_an_agent_says_of_an_imported_project_is_text_of_third_parties(imported: bool) -> None:
+    team = Team(RUN, answer("Done."), RUN, answer("Done."), play=fix)
+    await team.bench.say("Write a file.")
+    await team.work()
+    if imported:
+        rows = team.bench.platform.conversations[team.bench.conversation_id].artifacts
+        origin = Origin("https://git.example.com/shop", "a" * 40)
+        rows[:] = [row.model_copy(update={"description": origin.mark}) for row in rows]
+    await team.bench.say("Change it.")
+    await team.work()
+
+    assert [result.untrusted for result in team.results] == [False, imported]

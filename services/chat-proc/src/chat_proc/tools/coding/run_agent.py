@@ -27,7 +27,7 @@ from everturn.execution.messages import MIB, Capability, GatewayCall, ToolGrant,
 from everturn.execution.profiles import ExecutionProfile
 from everturn.files.model import Artifact, ArtifactKind
 from everturn.files.objects import Objects
-from everturn.history.model import WorkspaceChanges
+from everturn.history.model import WorkspaceChanges, read_origin
 from everturn.timeline.blocks import ToolResultBody
 from everturn.timeline.inert import escape_line
 from everturn.turns.model import Effect
@@ -216,6 +216,8 @@ class RunAgentTool:
             artifacts=artifacts,
             records=view.build_records(),
             data={"code_agent": data},
+            # Whoever wrote what was imported may have written it for this agent.
+            untrusted=any(read_origin(artifact.description) for artifact in given.values()),
         )
 
     async def _store(
