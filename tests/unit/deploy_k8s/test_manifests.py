@@ -27,8 +27,10 @@ from pydantic import BaseModel
 
 from chat_proc.sandbox.containers import parse_address
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
+from chat_proc.workspace.outside import MAX_FETCHED_BYTES
 from everturn.core.readiness import CHECK_TIMEOUT_S
 from everturn.execution.profiles import load_profiles
+from everturn.history import repository
 from exec_supervisor.broker.kubernetes_bodies import APP, LABEL_APP
 from exec_supervisor.broker.listeners import build_tls_context
 from exec_supervisor.broker.settings import BrokerSettings
@@ -322,6 +324,16 @@ def test_every_pod_is_as_the_restricted_standard_wants_it(workload: str):
     assert not list(list_violations(WORKLOADS[workload]["spec"]["template"]["spec"]))
 
 
+@pytest.mark.parametrize(("workload", "fetched"), [("everturn-ingress", 0), ("everturn-worker", MAX_FETCHED_BYTES)])
+def test_temporary_files_have_room_for_all_repositories(workload: str, fetched: int):
+    """A kubelet evicts a Pod that exceeds the limit, and the file system that a Pod sees is the node's."""
+    volumes = find("Deployment")[workload]["spec"]["template"]["spec"]["volumes"]
+    (limit,) = [each["emptyDir"]["sizeLimit"] for each in volumes if each["name"] == "tmp"]
+    kept = repository.MAX_KEPT_BYTES + repository.BUILDS * repository.LIMITS.disk_bytes
+
+    assert int(limit.removesuffix("Gi")) << 30 > kept + fetched
+
+
 @pytest.mark.parametrize(
     ("change", "violation"),
     [
@@ -596,6 +608,19 @@ def test_workers_find_bundles_where_their_setting_says_and_the_guide_fills_the_f
     assert made["namespace"] == deployment["metadata"]["namespace"]
     assert [each["key"] for each in source["configMap"]["items"]] == [Path(file).name for file in made["files"]]
     assert {Path(each["path"]).parent for each in source["configMap"]["items"]} == {Path("support")}
+
+
+def test_the_secrets_of_bundles_are_beside_those_of_the_worker():
+    deployment = deepcopy(find("Deployment")["everturn-worker"])
+    [patch] = [each for each in list_guide_blocks() if "my-bundles" in str(each)]
+    patched = kustomize.merge(deployment, patch)
+    [own] = [each for each in patched["spec"]["template"]["spec"]["volumes"] if each["name"] == "secrets"]
+
+    assert name_of(patch) == name_of(deployment)
+    assert own.keys() == {"name", "projected"}
+    assert [each["secret"]["name"] for each in own["projected"]["sources"]] == ["everturn-worker", "my-bundles"]
+    for version in VERSIONS:
+        validate(patched, version)
 
 
 @pytest.mark.parametrize("built", ["small", "production"])

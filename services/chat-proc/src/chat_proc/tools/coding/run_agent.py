@@ -216,7 +216,7 @@ class RunAgentTool:
             artifacts=artifacts,
             records=view.build_records(),
             data={"code_agent": data},
-            # Whoever wrote what was imported may have written it for this agent.
+            # The authors of imported files may have written them for this agent.
             untrusted=any(read_origin(artifact.description) for artifact in given.values()),
         )
 
