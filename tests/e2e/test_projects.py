@@ -125,7 +125,7 @@ async def test_the_commits_of_two_turns_are_cloned_until_the_conversation_is_era
 
     await project.harness.clients[0].delete_conversation(conversation)
     refused = await project.clone(conversation, tmp_path / "gone")
-    assert refused.returncode != 0 and b"not found" in refused.stderr
+    assert refused.returncode != 0 and b"could not read Username" in refused.stderr
 
 
 async def test_a_push_is_made_once_if_its_worker_is_killed_after_it(project: Project) -> None:

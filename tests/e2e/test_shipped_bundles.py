@@ -148,7 +148,7 @@ async def harness(
     async with Platform(
         home, ingresses=1, workers=1, env=env, durable=False, auto_restart=False, spawn=ForkingSpawn()
     ) as platform:
-        await wait_until(lambda: platform.postgres.run_sql(READY, database=DATABASE) == "5")
+        await wait_until(lambda: platform.postgres.run_sql(READY, database=DATABASE) == "6")
         await wait_until(lambda: platform.postgres.run_sql(INDEXED, database=DATABASE) == "1")
         opened = make_harness(platform)
         yield opened
@@ -171,12 +171,12 @@ async def test_the_canary_gets_an_answer_without_a_model(harness: Any) -> None:
     assert (reading.outcome, [*reading.seen_s]) == ("ok", ["accepted", "started", "answering", "ended"])
 
 
-async def test_people_see_three_agents_with_starters(harness: Any) -> None:
+async def test_people_see_all_agents_with_starters(harness: Any) -> None:
     listed = {agent.id: agent for agent in await harness.clients[0].list_agents()}
 
-    assert set(listed) == {"default", "analyst", "canary", "desk", "librarian"}
+    assert set(listed) == {"default", "analyst", "canary", "coder", "desk", "librarian"}
     assert listed["default"].is_default
-    for name in ("analyst", "desk", "librarian"):
+    for name in ("analyst", "coder", "desk", "librarian"):
         assert listed[name].title and listed[name].description and listed[name].icon and listed[name].starters
 
 

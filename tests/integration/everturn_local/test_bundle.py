@@ -95,7 +95,12 @@ def test_the_shipped_bundles_are_there_until_the_operator_has_others(tmp_path: P
     settings = LocalSettings(everturn_home=tmp_path / "home")
 
     assert choose_shipped(settings, {}) == {"BUNDLES_DIR": str(SHIPPED)}
-    assert sorted(path.parent.name for path in SHIPPED.glob("*/bundle.toml")) == ["analyst", "desk", "librarian"]
+    assert sorted(path.parent.name for path in SHIPPED.glob("*/bundle.toml")) == [
+        "analyst",
+        "coder",
+        "desk",
+        "librarian",
+    ]
 
     assert choose_shipped(settings, {"BUNDLES_DIR": ""}) == {}
     (tmp_path / "home" / "bundles").mkdir(parents=True)

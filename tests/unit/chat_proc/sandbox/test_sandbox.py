@@ -28,7 +28,10 @@ def test_a_declared_file_is_external_by_default() -> None:
 
 
 def test_every_default_limit_is_a_limit() -> None:
-    assert all(value > 0 for value in dataclasses.astuple(RunLimits()))
+    limits = dataclasses.asdict(RunLimits())
+
+    assert limits.pop("address_space_bytes") == 0
+    assert all(value > 0 for value in limits.values())
 
 
 def test_a_request_and_its_result_can_not_be_changed_afterwards() -> None:
