@@ -35,7 +35,7 @@ from everturn.core.cancellation import Stragglers
 from everturn.core.clock import iso
 from everturn.core.errors import StaleFence
 from everturn.core.failpoints import Failpoints
-from everturn.core.identity import Principal
+from everturn.core.identity import Lane, Principal
 from everturn.core.ids import SignalId, TurnId
 from everturn.core.logging import Redactor
 from everturn.core.retry import RetryPolicy
@@ -421,3 +421,11 @@ async def until(condition: Callable[[], bool]) -> None:
         if time.monotonic() > deadline_s:
             raise AssertionError("The condition never came true.")
         await asyncio.sleep(0)
+
+
+async def hear_all(bench: Bench) -> int:
+    """Take all doorbells that have been rung, and count them."""
+    heard = 0
+    while await bench.doorbells.next_ring(list(Lane), timeout_s=0.01) is not None:
+        heard += 1
+    return heard

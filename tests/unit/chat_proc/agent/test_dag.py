@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from turn_harness.checks import check_conversation
-from turn_harness.harness import ANN, Bench, OneKit, until
+from turn_harness.harness import ANN, Bench, OneKit, hear_all, until
 from turn_harness.plans import (
     NEEDS,
     RoutedModel,
@@ -218,8 +218,9 @@ async def test_a_step_whose_call_is_postponed_does_not_wait_for_the_answer_to_an
     await bench.say("Do both.")
 
     worker = bench.hire()
+    await hear_all(bench)
     await worker.run_one()
-    assert bench.turn_rows[0].status is TurnStatus.QUEUED
+    assert (bench.turn_rows[0].status, await hear_all(bench)) == (TurnStatus.QUEUED, 0)
     postponed.go_on.set()
     await worker.work()
 

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from helpers.memory_runs import MemoryEngine, build_recorded
 from turn_harness.checks import check_conversation
-from turn_harness.harness import ANN, Bench, BenchWorker, until
+from turn_harness.harness import ANN, Bench, BenchWorker, hear_all, until
 from turn_harness.programs import build_program_tools
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
@@ -23,6 +23,7 @@ from chat_proc.sandbox.detached.local import LocalRuns
 from chat_proc.sandbox.detached.port import RunEnd
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult, ToolCaller
 from chat_proc.sandbox.receipts import ReceiptSigner, find_key_id, verify_receipt
+from chat_proc.sandbox.remote import runs as remote_runs
 from chat_proc.sandbox.remote.port import EngineUnavailable, RemoteRun, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
 from chat_proc.sandbox.results import build_broken, build_refused, hash_bytes
@@ -126,7 +127,7 @@ class Site:
         engines = {self.held.name: self.held}
         self.watch = RunWatch(self.runs, engines, bench.doorbells, bench.clock, grace_s=grace_s)
         once, twice = RetryPolicy((0.0,)), RetryPolicy((0.0, 0.0))
-        calls = DetachedCalls(self.runs, engines, retries=once, collecting=twice, restarting=once)
+        calls = DetachedCalls(self.runs, engines, retries=once, collecting=twice)
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         profiles = {PROFILE: ExecutionProfile(detach_after_s=SHORT_S)}
         if networked is not None:
@@ -507,8 +508,12 @@ async def test_a_lost_run_waits_for_its_sandbox_but_not_for_ever(bench: Bench, c
     await lost.watch.close()
 
     heir.sandbox.away = True
-    await heir.worker.run_one()
+    await hear_all(bench)
+    await asyncio.wait_for(heir.worker.run_one(), 5)
     assert (bench.turn_rows[0].status, results(bench)) == (TurnStatus.QUEUED, [])
+    assert bench.platform.conversations[bench.conversation_id].lease_owner is None
+    # The sweeper rings for it: an own doorbell would be answered at once, again and again.
+    assert await hear_all(bench) == 0
     if comes_back:
         heir.sandbox.away = False
     else:
@@ -1002,6 +1007,49 @@ async def test_a_start_that_was_cut_off_is_made_again(asleep: Bench) -> None:
 
     assert len(engine.runs) == 1
     assert [row.run.task for row in asleep.platform.detached.values()] == [f"task/{run_id}" for run_id in engine.runs]
+
+
+async def test_a_start_that_is_repeated_asks_its_engine_once_and_not_for_long(
+    asleep: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, asked = MemoryEngine(), list[RemoteRun]()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    for row in asleep.platform.detached.values():
+        row.run = replace(row.run, task="")
+    asleep.keep_snapshot()
+    await wake(asleep)
+    start = engine.start
+
+    async def start_never(run: RemoteRun) -> str:
+        asked.append(run)
+        await hang()
+        return ""
+
+    monkeypatch.setattr(detached_calls, "ANSWER_S", 0.2)
+    monkeypatch.setattr(engine, "start", start_never)
+    await asyncio.wait_for(site.worker.run_one(), 5)
+    assert (asleep.turn_rows[0].status, results(asleep), len(asked)) == (TurnStatus.QUEUED, [], 1)
+    monkeypatch.setattr(detached_calls, "ANSWER_S", 10.0)
+    monkeypatch.setattr(engine, "start", start)
+    engine.is_down = True
+    await site.worker.run_one()
+    assert (asleep.turn_rows[0].status, results(asleep)) == (TurnStatus.QUEUED, [])
+    engine.is_down = False
+    await site.worker.work()
+
+    assert (asleep.turn_rows[0].status, len(engine.runs)) == (TurnStatus.WAITING, 1)
+
+
+async def test_a_first_start_ends_before_its_call(asleep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = MemoryEngine()
+    monkeypatch.setattr(remote_runs, "START_S", 0.05)
+    monkeypatch.setattr(engine, "start", hang)
+    site = RemoteSite(asleep, engine)
+
+    await asyncio.wait_for(site.worker.work(), 5)
+
+    assert "The engine did not answer in time." in results(asleep)[0].text
 
 
 def fail_at_first(monkeypatch: pytest.MonkeyPatch, method: str, times: int = 2) -> None:

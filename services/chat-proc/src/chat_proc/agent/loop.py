@@ -32,7 +32,9 @@ from everturn.timeline.turns import Outcome
 @dataclass(frozen=True, slots=True)
 class HandedOver:
     """The turn stopped before a model call, before calls that another worker left, or in a call that was postponed; the
-    next worker resumes it."""
+    next worker resumes it, if `is_postponed` not at once."""
+
+    is_postponed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class AgentLoop:
                     before = len(turn.turn_blocks)
                     wait = await self._calls.run(turn, step, resumed=resumed)
                     if wait is Wait.POSTPONED:
-                        return HandedOver()
+                        return HandedOver(is_postponed=True)
                     if wait is Wait.PARKED:
                         turn.emit_waiting()
                         return Parked()

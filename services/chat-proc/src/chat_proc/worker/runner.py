@@ -156,10 +156,12 @@ class RunnerDependencies:
 
 
 class _Result(Enum):
-    """How the work on a turn stopped. OPEN returns it to the queue; WAITING parks it until a person answers."""
+    """How the work on a turn stopped. OPEN and POSTPONED return it to the queue, POSTPONED without an own doorbell: the
+    sweeper rings after some seconds. WAITING parks it until a person answers."""
 
     ENDED = "ended"
     OPEN = "open"
+    POSTPONED = "postponed"
     WAITING = "waiting"
     LEASE_LOST = "lease_lost"
     DATABASE_UNAVAILABLE = "database_unavailable"
@@ -296,8 +298,9 @@ class TurnRunner:
             return True
         # An end that can't be announced is left to the sweeper, which backs off; our own doorbell would not.
         has_progress = all_announced or turn_id is not None
-        requeue = result in (_Result.OPEN, _Result.WAITING)
-        await self._parts.announcer.release(lease, requeue=requeue, ring_own=has_progress)
+        requeue = result in (_Result.OPEN, _Result.POSTPONED, _Result.WAITING)
+        ring_own = has_progress and result is not _Result.POSTPONED
+        await self._parts.announcer.release(lease, requeue=requeue, ring_own=ring_own)
         return result is _Result.ENDED
 
     async def _try_park(self) -> bool:
@@ -383,6 +386,8 @@ class TurnRunner:
             if isinstance(ran, Stopped) or isinstance(ran.value, HandedOver | Parked):
                 is_flushed = await self._flush(emitter)
                 parked = not isinstance(ran, Stopped) and isinstance(ran.value, Parked)
+                if not isinstance(ran, Stopped) and isinstance(ran.value, HandedOver) and ran.value.is_postponed:
+                    return _Result.POSTPONED
                 # Nobody may have seen the question of a turn whose events were not sent: the next worker shows it.
                 return _Result.WAITING if parked and is_flushed else _Result.OPEN
             await self._announce(turn_id, emitter)

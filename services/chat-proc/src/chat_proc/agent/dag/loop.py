@@ -217,8 +217,10 @@ class DagLoop:
 
         committed = len(turn.blocks)
         stops = await self._run_beside(turn, [run(step) for step in steps])
-        if StepStop.HANDED_OVER in stops or {StepStop.POSTPONED} <= {*stops} <= _WAITING:
+        if StepStop.HANDED_OVER in stops:
             return HandedOver()
+        if {StepStop.POSTPONED} <= {*stops} <= _WAITING:
+            return HandedOver(is_postponed=True)
         if StepStop.PARKED in stops and not {StepStop.ENDED, StepStop.INTERRUPTED}.intersection(stops):
             turn.emit_waiting()
             return Parked()

@@ -79,7 +79,10 @@ class LocalRuns:
         del age_s
         return 0.0
 
-    async def begin(self, request: RunRequest, stop: asyncio.Event, row: RunRow) -> RunResult | None:
+    async def begin(
+        self, request: RunRequest, stop: asyncio.Event, row: RunRow, *, once_within_s: float | None = None
+    ) -> RunResult | None:
+        del once_within_s
         if isinstance(self._sandbox, SandboxUnavailable):
             raise self._sandbox
         own_stop = asyncio.Event()

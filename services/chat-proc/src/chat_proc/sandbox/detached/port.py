@@ -64,10 +64,13 @@ class DetachedEngine(Protocol):
         """How often the state of a run of this age is worth a question."""
         ...
 
-    async def begin(self, request: RunRequest, stop: asyncio.Event, row: RunRow) -> RunResult | None:
+    async def begin(
+        self, request: RunRequest, stop: asyncio.Event, row: RunRow, *, once_within_s: float | None = None
+    ) -> RunResult | None:
         """Start a run, named by the request's execution id. Returns its result if it needs no detaching, otherwise None
         once the row is saved, perhaps without the task.
 
+        With `once_within_s`, an engine elsewhere is asked once, and refuses the run if it has not answered by then.
         A start that was cut off can be repeated with the same id. Raises what `row` raises, and Unavailable.
         """
         ...

@@ -26,7 +26,9 @@ from everturn.turns.detached import MAX_OF_PERSON, DetachedRun, WatchedRun
 _log = structlog.get_logger(__name__)
 
 START_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""The turn keeps its worker while the engine is busy or has no room."""
+"""The turn keeps its worker while the engine is busy or has no room. A run that was lost is tried once at a time."""
+START_S: Final = 90.0
+"""For all these tries: less than a call has beyond its profile's time limit."""
 FIRST_POLL_S: Final = 2.0
 LONGEST_POLL_S: Final = 30.0
 _POLL_SHARE: Final = 0.1
@@ -67,7 +69,9 @@ class RemoteRuns:
     def poll_interval_s(self, age_s: float) -> float:
         return min(LONGEST_POLL_S, max(FIRST_POLL_S, _POLL_SHARE * age_s))
 
-    async def begin(self, request: RunRequest, stop: asyncio.Event, row: RunRow) -> RunResult | None:
+    async def begin(
+        self, request: RunRequest, stop: asyncio.Event, row: RunRow, *, once_within_s: float | None = None
+    ) -> RunResult | None:
         """Start the task, and never wait for it. `stop` is not read: a turn that a person stops ends the run."""
         del stop
         limits = self._limits[request.profile]
@@ -80,8 +84,14 @@ class RemoteRuns:
         if not await row.save_start(allowance_s=prepared.allowance_s):
             many = f"This person already has {MAX_OF_PERSON} detached runs. Wait for one to end, or stop one."
             return build_refused(request, limits, RunError("sandbox_failed", many, "request"))
+        starting, limit_s = (self._starting, START_S) if once_within_s is None else (RetryPolicy(()), once_within_s)
         try:
-            task = await self._starting.call(lambda: self._engine.start(prepared))
+            async with asyncio.timeout(limit_s):
+                task = await starting.call(lambda: self._engine.start(prepared))
+        except TimeoutError:
+            # A task may have started. Nobody waits for it if the call fails, and a repeated start finds it.
+            late = RunError("sandbox_failed", "The engine did not answer in time.", "sandbox")
+            return build_refused(request, limits, late)
         except (Unavailable, RunRefused) as error:
             return build_refused(request, limits, RunError("sandbox_failed", str(error), "sandbox"))
         try:

@@ -27,11 +27,10 @@ MAX_STARTS: Final = 3
 """Starts of one call's run. Runs are lost with a worker or a machine, and a program can be the reason."""
 COLLECT_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """The turn keeps its worker while it tries to read a result that is stored. Then it goes back into the queue."""
-RESTART_PAUSE_S: Final = 10.0
-"""Between two tries to start a lost run while the sandbox is away, and so between two claims of its turn."""
 ANSWER_S: Final = 100.0
-"""For all tries of a question, such as for the inputs: less than a call has beyond its profile's time limit. Tries to
-read a result have the profile's time in addition, because a large one can take minutes."""
+"""For all tries of a question, or of those before a start that is repeated and of that start itself: less than a call
+has beyond its profile's time limit. Tries to read a result have the profile's time in addition, because a large one can
+take minutes."""
 WAIT_FOR_RESULT_S: Final = 900.0
 """Beyond the time that its starts may take: a result that can't be read or stored until then fails its call."""
 
@@ -60,13 +59,11 @@ class DetachedCalls:
         *,
         retries: RetryPolicy,
         collecting: RetryPolicy | None = None,
-        restarting: RetryPolicy | None = None,
     ) -> None:
         self._runs = runs
         self._engines = engines
         self._retries = retries
         self._collecting = collecting or RetryPolicy(COLLECT_PAUSES_S)
-        self._restarting = restarting or RetryPolicy((RESTART_PAUSE_S,))
 
     async def run(
         self,
@@ -84,7 +81,8 @@ class DetachedCalls:
         """
         lease, limits, engine = call.context.live.lease, profile.limits, self._engines[profile.engine]
         ids = call.context.turn_id, call.call_id
-        run = await self.retry(lambda: self._runs.load(lease.principal, *ids))
+        until_s = asyncio.get_running_loop().time() + ANSWER_S
+        run = await self.retry(lambda: self._runs.load(lease.principal, *ids), until_s)
         if run is None:
             return await self._start(call, await prepare(), engine, 1)
         if run.task and run.ended_as is None:
@@ -112,44 +110,49 @@ class DetachedCalls:
         if not may_wait:
             # A file that can never be read again is left out, as at a first start.
             return await self._start(call, await prepare(), engine, starts, run.age_s)
-        ready = await self.retry(prepare_again)
-        return await self._restart(call, ready, engine, starts, run.age_s)
+        ready = await self.retry(prepare_again, until_s)
+        return await self._restart(call, ready, engine, starts, run.age_s, until_s)
 
-    async def retry(self, make: Callable[[], Awaitable[_T]]) -> _T:
-        """What `make` returns. Raises CallPostponed if it is still Unavailable after the last retry, or takes longer
-        than ANSWER_S: a run that has perhaps ended must not count as failed, so the turn goes back into the queue."""
+    async def retry(self, make: Callable[[], Awaitable[_T]], until_s: float | None = None) -> _T:
+        """What `make` returns. Raises CallPostponed if it is still Unavailable after the last retry, or has not
+        returned after ANSWER_S, or at `until_s` of the event loop: a run that has perhaps ended must not count as
+        failed, so the turn goes back into the queue."""
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout_at(asyncio.get_running_loop().time() + ANSWER_S if until_s is None else until_s):
                 return await self._retries.call(make)
         except (Unavailable, TimeoutError) as error:
             raise CallPostponed from error
 
     async def _restart(
-        self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int, age_s: float
+        self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int, age_s: float, until_s: float
     ) -> CallRun:
-        """Like `_start`, but raises CallPostponed while the engine starts no runs, such as without its broker. A run
-        whose sandbox is lost before it is detached counts as one start more."""
-
-        async def start() -> CallRun:
-            ran = await self._start(call, request, engine, starts, age_s)
-            if is_refused_by_sandbox(ran.result):
-                raise Unavailable(ran.result.report_text)
-            return ran
-
+        """Like `_start`, but raises CallPostponed if the engine starts no runs now, such as without its broker: the
+        turn waits in the queue, without a lease. A run whose sandbox is lost before it is detached counts as one start
+        more."""
+        left_s = max(0.0, until_s - asyncio.get_running_loop().time())
         try:
-            ran = await self._restarting.call(start)
+            ran = await self._start(call, request, engine, starts, age_s, once_within_s=left_s)
         except Unavailable as error:
             raise CallPostponed from error
+        if is_refused_by_sandbox(ran.result):
+            raise CallPostponed from Unavailable(ran.result.report_text)
         if is_unknown(ran.result) and starts < MAX_STARTS:
-            return await self._restart(call, request, engine, starts + 1, age_s)
+            return await self._restart(call, request, engine, starts + 1, age_s, until_s)
         return ran
 
     async def _start(
-        self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int, age_s: float | None = None
+        self,
+        call: ToolCall,
+        request: RunRequest,
+        engine: DetachedEngine,
+        starts: int,
+        age_s: float | None = None,
+        *,
+        once_within_s: float | None = None,
     ) -> CallRun:
         named = replace(request, execution_id=f"{request.execution_id}_{starts}")
         row = _Row(self._runs, self._retries, call, named, engine.name, starts)
-        result = await engine.begin(named, call.stop, row)
+        result = await engine.begin(named, call.stop, row, once_within_s=once_within_s)
         if result is None:
             raise CallDetached
         return CallRun(result, named.execution_id, named.notes, age_s)
