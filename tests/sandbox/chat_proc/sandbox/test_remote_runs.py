@@ -5,6 +5,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from helpers.fargate import (
@@ -34,7 +35,7 @@ from helpers.task_container import TaskContainer, open_containers
 from helpers.waiting import wait_until
 
 from chat_proc.sandbox.port import ContractItem, RunResult
-from chat_proc.sandbox.remote.ecs import EcsEngine, EngineNotReady, open_ecs_engine
+from chat_proc.sandbox.remote.ecs import ORDER_KEPT_S, EcsEngine, EngineNotReady, open_ecs_engine
 from chat_proc.sandbox.remote.port import EngineUnavailable, RunRefused, TaskState
 from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.core.errors import Invalid
@@ -170,6 +171,28 @@ async def test_a_start_whose_answer_is_lost_starts_one_task_even_with_new_settin
     assert fargate.requests.count("RunTask") == 3
     assert {*fargate.processes} - before == {task}
     fargate.kill(task)
+
+
+async def test_repeated_starts_of_a_run_leave_few_versions_of_its_secret(fargate: Fargate):
+    now_s = [0.0]
+    engine = EcsEngine(fargate.place(PREFIX), now_s=lambda: now_s[0])
+    request, prepared = await prepare("print(1)")
+    fargate.faults.append(Fault("RunTask", reason="RESOURCE:CPU", times=3))
+    for at_s in (0.0, ORDER_KEPT_S - 1, ORDER_KEPT_S):
+        now_s[0] = at_s
+        with pytest.raises(EngineUnavailable):
+            await engine.start(prepared)
+    puts = fargate.requests.count("CreateSecret"), fargate.requests.count("PutSecretValue")
+    secret = fargate.client("secretsmanager").get_secret_value(SecretId=f"{PREFIX}/{request.execution_id}")
+    (expires,) = parse_qs(urlsplit(json.loads(secret["SecretString"])["line_url"]).query)["X-Amz-Expires"]
+    fargate.kill(await engine.start(prepared))
+    await engine.discard(prepared.run_id)
+    engine.close()
+
+    # The second of the two creates finds the secret of the first.
+    assert puts == (2, 1)
+    assert int(expires) >= prepared.launch.timeout_s + prepared.allowance_s + ORDER_KEPT_S
+    assert engine._stored_at_s == {}
 
 
 @pytest.mark.parametrize(

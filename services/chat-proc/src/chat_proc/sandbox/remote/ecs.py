@@ -9,6 +9,8 @@ import contextlib
 import http
 import json
 import re
+import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -53,6 +55,11 @@ CONNECT_TIMEOUT_S: Final = 3.0
 READ_TIMEOUT_S: Final = 10.0
 CALL_TIMEOUT_S: Final = 60.0
 """For one method call of a client: all attempts, and 64 MiB to or from the bucket."""
+
+ORDER_KEPT_S: Final = 600.0
+"""Repeated starts of a run put a new version of its secret at most this often: Secrets Manager keeps each one for a
+day, and about 100 in all."""
+MAX_ORDERS: Final = 10_000
 
 MAX_LEFTOVERS: Final = 1000
 SUPERVISOR_BYTES: Final = 512 * MIB
@@ -146,9 +153,11 @@ async def open_ecs_engine(place: EcsPlace) -> AsyncGenerator["EcsEngine"]:
 
 
 class EcsEngine:
-    """Implements RemoteEngine."""
+    """Implements RemoteEngine. `now_s` is a monotonic clock."""
 
-    def __init__(self, place: EcsPlace) -> None:
+    def __init__(self, place: EcsPlace, *, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._noting = threading.Lock()
         self._place = place
         self._bucket, self._prefix = place.bucket, place.prefix
         config: Any = Config(
@@ -169,6 +178,8 @@ class EcsEngine:
         except (BotoCoreError, ValueError) as error:
             raise Invalid(f"AWS can't be used: {error}") from error
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ecs")
+        self._stored_at_s: dict[str, float] = {}
+        """When this worker has last stored the orders of runs, oldest first."""
 
     def close(self) -> None:
         """Calls that still run end at their socket's time limit. Nothing may be called after that."""
@@ -198,7 +209,13 @@ class EcsEngine:
             # The record comes last: once it is there, a task may have read the line, and neither changes any more.
             self._s3.put_object(Bucket=self._bucket, Key=self._key(run.run_id, _LINE), Body=record_line(run))
             self._s3.put_object(Bucket=self._bucket, Key=start, Body=record_start(run.start))
-        name, order = self._prefix + run.run_id, json.dumps(build_message(self._sign_order(run)))
+        name = self._prefix + run.run_id
+        if self._stored_at_s.get(run.run_id, -ORDER_KEPT_S) <= (now_s := self._now_s()) - ORDER_KEPT_S:
+            self._store_order(name, json.dumps(build_message(self._sign_order(run))))
+            self._note_stored(run.run_id, now_s)
+        return self._run_task(run.run_id, ["task", name, "--region", self._secrets.meta.region_name])
+
+    def _store_order(self, name: str, order: str) -> None:
         try:
             self._secrets.create_secret(Name=name, SecretString=order)
         except ClientError as error:
@@ -206,10 +223,17 @@ class EcsEngine:
                 raise
             # An earlier start has stored it; its URLs expire earlier.
             self._secrets.put_secret_value(SecretId=name, SecretString=order)
-        return self._run_task(run.run_id, ["task", name, "--region", self._secrets.meta.region_name])
+
+    def _note_stored(self, run_id: str, now_s: float) -> None:
+        with self._noting:
+            self._stored_at_s.pop(run_id, None)
+            self._stored_at_s[run_id] = now_s
+            while len(self._stored_at_s) > MAX_ORDERS:
+                del self._stored_at_s[next(iter(self._stored_at_s))]
 
     def _sign_order(self, run: RemoteRun) -> TaskOrder:
-        lifetime_s = round(run.launch.timeout_s + run.allowance_s)
+        # A start up to ORDER_KEPT_S later uses the same URLs.
+        lifetime_s = round(run.launch.timeout_s + run.allowance_s + ORDER_KEPT_S)
         most = limit_result_bytes(run.launch.limits)
         where = {"Bucket": self._bucket, "Key": self._key(run.run_id, _LINE)}
         line_url = self._s3.generate_presigned_url("get_object", Params=where, ExpiresIn=lifetime_s)
@@ -334,6 +358,8 @@ class EcsEngine:
         await self._run(partial(self._discard, run_id))
 
     def _discard(self, run_id: str) -> None:
+        with self._noting:
+            self._stored_at_s.pop(run_id, None)
         # The secret first: it is what opens the others.
         try:
             self._secrets.delete_secret(SecretId=self._prefix + run_id, ForceDeleteWithoutRecovery=True)
