@@ -388,6 +388,7 @@ async def test_a_result_that_can_not_be_stored_is_kept_until_it_can(
     bench.objects.down = True
     site.sandbox.end.set()
     await asyncio.sleep(0.1)
+    bench.clock.advance(RUN_TIMEOUT_S + 600)
     await site.look()
     assert bench.turn_rows[0].status is TurnStatus.WAITING
 
@@ -397,6 +398,28 @@ async def test_a_result_that_can_not_be_stored_is_kept_until_it_can(
     await site.look()
 
     assert [result.status for result in results(bench)] == ["ok"]
+    await check_end(bench)
+
+
+async def test_a_result_that_can_never_be_stored_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+    monkeypatch.setattr(local, "SAVE_AGAIN_S", 0.01)
+    with monkeypatch.context() as outage:
+        outage.setattr(bench.objects, "save", fail)
+        site.sandbox.end.set()
+        await asyncio.sleep(0.1)
+        bench.clock.advance(RUN_TIMEOUT_S + site.held.allowance_s + 1)
+        await site.look()
+    finishing = site.held._runs[site.sandbox.begun[0]].finishing
+    await site.work()
+    await site.look()
+
+    (result,) = results(bench)
+    assert (result.status, "Its result could not be stored." in result.text) == ("error", True)
+    assert finishing is not None
+    assert (finishing.done(), site.held.list_kept()) == (True, ())
     await check_end(bench)
 
 

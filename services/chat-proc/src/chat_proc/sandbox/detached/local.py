@@ -27,7 +27,9 @@ _log = structlog.get_logger(__name__)
 MAX_HELD: Final = 16
 """Detached runs of one worker. Beyond that, a run stays with its turn, which keeps its slot."""
 ALLOWANCE_S: Final = 300.0
-"""For boot, inputs and outputs, as for a run that is not detached, and for storing the result."""
+"""For boot, inputs and outputs, as for a run that is not detached."""
+STORING_S: Final = 900.0
+"""For storing the result, while the store may be away. The sandbox ends a program at its own time limit."""
 MAX_RESULT_BYTES: Final = MAX_DETACHED_OUTPUT_BYTES + 64 * MIB
 """The outputs of a run, and its texts: a supervisor reports them in a few frames of 8 MiB at most."""
 SAVE_AGAIN_S: Final = 2.0
@@ -35,6 +37,7 @@ SAVE_TIMEOUT_S: Final = 30.0
 
 
 _GONE: Final = RunEnd("lost", "The worker that ran it was lost.")
+_NOT_STORED: Final = RunEnd("failed", "Its result could not be stored.")
 
 
 class _Head(BaseModel):
@@ -54,12 +57,16 @@ class _Run:
     finishing: asyncio.Task[None] | None = None
     end: RunEnd | None = None
 
+    def find_end(self, *, overdue: bool) -> RunEnd | None:
+        is_storing = self.end is None and self.running is not None and self.running.done()
+        return _NOT_STORED if is_storing and overdue else self.end
+
 
 class LocalRuns:
     """Implements DetachedEngine in this process. `after_s` is how long a run stays with its turn, by profile."""
 
     name = LOCAL_ENGINE
-    allowance_s = ALLOWANCE_S
+    allowance_s = ALLOWANCE_S + STORING_S
 
     def __init__(
         self,
@@ -110,7 +117,7 @@ class LocalRuns:
         run_id = request.execution_id
         run = self._runs[run_id] = _Run(running)
         try:
-            run.has_row = await row.save_start(allowance_s=ALLOWANCE_S, task=run_id)
+            run.has_row = await row.save_start(allowance_s=self.allowance_s, task=run_id)
         except Unavailable as error:
             _log.warning("Could not detach a run", run_id=run_id, error=str(error))
         finally:
@@ -150,9 +157,13 @@ class LocalRuns:
 
     async def check(self, runs: Sequence[WatchedRun]) -> Mapping[str, RunEnd]:
         """The ends of these runs. A run that is not kept here was lost with its worker."""
-        kept = {run.run_id: self._runs.get(run.run_id) for run in runs}
-        ends = {run_id: run.end if run else _GONE for run_id, run in kept.items()}
-        return {run_id: end for run_id, end in ends.items() if end is not None}
+        ends: dict[str, RunEnd] = {}
+        for run in runs:
+            kept = self._runs.get(run.run_id)
+            end = kept.find_end(overdue=run.overdue) if kept else _GONE
+            if end is not None:
+                ends[run.run_id] = end
+        return ends
 
     def list_kept(self) -> Sequence[str]:
         return tuple(run_id for run_id, run in self._runs.items() if run.has_row)
@@ -174,7 +185,8 @@ class LocalRuns:
             return None
 
     async def discard(self, run: WatchedRun) -> None:
-        self._runs.pop(run.run_id, None)
+        # It may still try to store its result.
+        await self.stop(run.run_id, run.task)
         if run.ended_as == "finished":
             await self._objects.delete([run.detail])
 
