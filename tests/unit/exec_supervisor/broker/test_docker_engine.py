@@ -3,10 +3,12 @@
 import asyncio
 import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from everturn.core.errors import Invalid
+from everturn.execution.broker_messages import KEEPALIVE
 from exec_supervisor.broker.docker_engine import DockerEngine, EngineEvent, parse_address, parse_event
 from exec_supervisor.broker.engine import EngineDown
 
@@ -61,6 +63,27 @@ async def test_pairs_that_fail_together_leave_no_unread_error(tmp_path: Path):
     gc.collect()
     assert unread == []
     engine.close()
+
+
+async def test_events_over_tcp_notice_that_the_engine_has_vanished(monkeypatch: pytest.MonkeyPatch):
+    connect, opened = asyncio.open_connection, list[asyncio.StreamWriter]()
+
+    async def note(*args: Any, **options: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await connect(*args, **options)
+        opened.append(writer)
+        return reader, writer
+
+    monkeypatch.setattr(asyncio, "open_connection", note)
+    server = await asyncio.start_server(lambda _, writer: writer.write(b"HTTP/1.0 200 OK\r\n\r\n"), "127.0.0.1", 0)
+    engine = DockerEngine(f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+
+    async with asyncio.timeout(10), engine.watch("x", 0.0):
+        line = opened[0].get_extra_info("socket")
+        found = [line.getsockopt(level, option) for level, option, _ in KEEPALIVE]
+    engine.close()
+    server.close()
+
+    assert found == [value for _, _, value in KEEPALIVE]
 
 
 async def test_an_engine_that_never_answers_is_down_after_the_limit(tmp_path: Path):

@@ -17,6 +17,7 @@ import docker
 from docker import errors as docker_errors
 
 from everturn.core.errors import Invalid
+from everturn.execution.broker_messages import KEEPALIVE
 from exec_supervisor.broker.docker_bodies import Body
 from exec_supervisor.broker.docker_stdio import AttachedStdio
 from exec_supervisor.broker.engine import EngineDown, EngineRefused, ImageMissing
@@ -234,7 +235,11 @@ async def _open_connection(address: Address) -> tuple[asyncio.StreamReader, asyn
     limit = max(MAX_EVENT_BYTES, _STREAM_BUFFER_BYTES)
     if isinstance(address, str):
         return await asyncio.open_unix_connection(address, limit=limit)
-    return await asyncio.open_connection(*address, limit=limit)
+    reader, writer = await asyncio.open_connection(*address, limit=limit)
+    # Nothing is sent on a stream of events: without these options, one whose other end has vanished would never end.
+    for level, option, value in KEEPALIVE:
+        writer.get_extra_info("socket").setsockopt(level, option, value)
+    return reader, writer
 
 
 async def _read_events(reader: asyncio.StreamReader) -> AsyncIterator[EngineEvent]:
