@@ -1468,7 +1468,7 @@ class WatchedEngine:
     def __init__(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, *, check_s: float = 0.0, hold_s: float = HOLD_S
     ) -> None:
-        self.bench, self.check_s, self.ended = bench, check_s, list[str]()
+        self.bench, self.check_s, self.ended, self.stopped = bench, check_s, list[str](), list[str]()
         self.engine = RemoteRuns("fargate", MemoryEngine(), {})
         runs = MemoryDetachedRuns(bench.platform)
         about = "fargate", "task", None, "", 5.0
@@ -1482,6 +1482,9 @@ class WatchedEngine:
             self.ended.append(run_id)
             self.bench.clock.advance(max(0.0, hold_s / 3 - 1))
 
+        async def stop(run_id: str, _: str) -> None:
+            self.stopped.append(run_id)
+
         async def check(asked: Sequence[WatchedRun]) -> dict[str, RunEnd]:
             bench.clock.advance(self.check_s)
             return {run.run_id: RunEnd("finished") for run in asked}
@@ -1489,7 +1492,13 @@ class WatchedEngine:
         async def discard(_: WatchedRun) -> None:
             await asyncio.Event().wait()
 
-        for place, method in ((runs, hold), (runs, end), (self.engine, check), (self.engine, discard)):
+        for place, method in (
+            (runs, hold),
+            (runs, end),
+            (self.engine, stop),
+            (self.engine, check),
+            (self.engine, discard),
+        ):
             monkeypatch.setattr(place, method.__name__, method)
         engines = {"fargate": self.engine}
         self.watch = RunWatch(runs, engines, bench.doorbells, bench.clock, hold_s=hold_s, grace_s=0.0)
@@ -1502,6 +1511,17 @@ async def test_a_store_that_hangs_delays_no_turn(bench: Bench, monkeypatch: pyte
     await asyncio.wait_for(watched.watch.poll(watched.engine), 5)
 
     assert watched.ended[0] == "going-0"
+
+
+async def test_a_store_that_hangs_delays_no_end_of_a_program(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = WatchedEngine(bench, monkeypatch, hold_s=0.4)
+    settled = [f"settled-{n}" for n in range(3)]
+
+    await asyncio.wait_for(watched.watch.poll(watched.engine), 5)
+    assert watched.stopped == settled
+    await asyncio.wait_for(watched.watch.poll(watched.engine), 5)
+
+    assert watched.stopped == settled
 
 
 async def test_a_poll_ends_in_time_and_the_next_one_goes_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

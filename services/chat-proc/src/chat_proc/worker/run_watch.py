@@ -25,7 +25,7 @@ AGAIN_S: Final = 30.0
 SWEEP_EVERY_S: Final = 300.0
 CLOSE_S: Final = 5.0
 T = TypeVar("T")
-_Step = Literal["ask", "remove"]
+_Step = Literal["ask", "stop", "remove"]
 
 
 class RunWatch:
@@ -58,6 +58,8 @@ class RunWatch:
         self._clock = clock
         self._due_at_s: dict[str, dict[tuple[_Step, str], float]] = {}
         """When steps of runs are due, by engine, step and run."""
+        self._stopped: dict[str, set[str]] = {}
+        """Runs that were stopped and are not removed yet, by engine."""
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -79,7 +81,8 @@ class RunWatch:
     async def poll(self, engine: DetachedEngine) -> None:
         """Do what is due for the runs of an engine. What fails is tried again.
 
-        The engine is asked first: a store that hangs delays removals, and no turn that waits.
+        The engine is asked first, and stops what no turn waits for before anything is deleted: a store that hangs
+        delays removals, but no turn that waits, and no end of a program.
         """
         until_s = self._clock.monotonic() + self._budget_s
         held = await self._hold_runs(engine, until_s)
@@ -87,12 +90,13 @@ class RunWatch:
             return
         await self._try("stop unknown runs", engine.name, self._stop_unknown(engine), until_s)
         await self._ask(engine, held, until_s)
+        await self._stop_settled(engine, held, until_s)
         for run in held:
             if self._clock.monotonic() >= until_s:
                 return
             if run.engine not in self._engines:
                 await self._try("end", run.run_id, self._give_up_unreachable(run), until_s)
-            elif run.settled and self._try_postpone("remove", run, AGAIN_S):
+            elif run.settled and not self._goes_on_unwanted(run) and self._try_postpone("remove", run, AGAIN_S):
                 await self._try("remove", run.run_id, self._remove(engine, run), until_s)
 
     async def sweep(self, engine: DetachedEngine) -> None:
@@ -133,6 +137,7 @@ class RunWatch:
         DETACHED_RUNS.labels(engine.name).set(sum(run.ended_as is None for run in ours))
         due_at_s, known = self._due_at_s.get(engine.name, {}), {run.run_id for run in ours}
         self._due_at_s[engine.name] = {key: at_s for key, at_s in due_at_s.items() if key[1] in known}
+        self._stopped[engine.name] = known & self._stopped.get(engine.name, set())
         return [*ours, *(run for run in held if run.engine not in self._engines)]
 
     async def _give_up(self, engine: DetachedEngine, run_id: str, until_s: float, *, is_over: bool) -> None:
@@ -184,9 +189,24 @@ class RunWatch:
             end = RunEnd("overdue", f"The engine {run.engine} is not configured any more.")
             await self._end(run.engine, run.run_id, end)
 
+    def _goes_on_unwanted(self, run: WatchedRun) -> bool:
+        stopped = self._stopped.get(run.engine, ())
+        return run.settled and run.ended_as in (None, "overdue") and run.run_id not in stopped
+
+    async def _stop_settled(self, engine: DetachedEngine, held: Sequence[WatchedRun], until_s: float) -> None:
+        for run in held:
+            if self._clock.monotonic() >= until_s:
+                return
+            if run.engine != engine.name or not self._goes_on_unwanted(run):
+                continue
+            if self._try_postpone("stop", run, AGAIN_S):
+                await self._try("stop", run.run_id, self._stop(engine, run), until_s)
+
+    async def _stop(self, engine: DetachedEngine, run: WatchedRun) -> None:
+        await engine.stop(run.run_id, run.task)
+        self._stopped.setdefault(run.engine, set()).add(run.run_id)
+
     async def _remove(self, engine: DetachedEngine, run: WatchedRun) -> None:
-        if run.ended_as in (None, "overdue"):
-            await engine.stop(run.run_id, run.task)
         await engine.discard(run)
         await self._runs.remove(run.run_id)
 
