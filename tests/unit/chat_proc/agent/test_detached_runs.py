@@ -24,7 +24,7 @@ from chat_proc.sandbox.detached.port import RunEnd
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult, ToolCaller
 from chat_proc.sandbox.receipts import ReceiptSigner, find_key_id, verify_receipt
 from chat_proc.sandbox.remote import runs as remote_runs
-from chat_proc.sandbox.remote.port import EngineUnavailable, RemoteRun, TaskState
+from chat_proc.sandbox.remote.port import EngineUnavailable, RemoteRun, RunRefused, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
 from chat_proc.sandbox.results import build_broken, build_refused, hash_bytes
 from chat_proc.tools.code import detached_calls, run_code
@@ -1062,6 +1062,26 @@ async def test_a_start_that_is_repeated_asks_its_engine_once_and_not_for_long(
     await site.worker.work()
 
     assert (asleep.turn_rows[0].status, len(engine.runs)) == (TurnStatus.WAITING, 1)
+
+
+async def test_a_start_that_is_repeated_and_refused_for_good_is_an_error(
+    asleep: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    for row in asleep.platform.detached.values():
+        row.run = replace(row.run, task="")
+    asleep.keep_snapshot()
+    await wake(asleep)
+
+    async def refuse(_: RemoteRun) -> str:
+        raise RunRefused("AWS refused the request: AccessDenied.")
+
+    monkeypatch.setattr(engine, "start", refuse)
+    await asyncio.wait_for(site.worker.work(), 5)
+
+    assert [(result.status, "AccessDenied" in result.text) for result in results(asleep)] == [("error", True)]
 
 
 async def test_a_first_start_ends_before_its_call(asleep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

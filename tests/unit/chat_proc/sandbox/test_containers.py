@@ -29,7 +29,7 @@ from chat_proc.sandbox.containers import (
 )
 from chat_proc.sandbox.launching import MAX_UNPACKED_ON_LOOP_BYTES
 from chat_proc.sandbox.port import ContractItem, RunRequest, SandboxUnavailable
-from chat_proc.sandbox.results import hash_bytes
+from chat_proc.sandbox.results import hash_bytes, may_start_later
 from everturn.execution.broker_messages import Attach, BrokerRefusal, RemovePair, StartPair
 from everturn.execution.messages import Finished, GatewayCall, ToolReply
 
@@ -123,6 +123,15 @@ async def test_a_profile_that_the_broker_does_not_have_is_a_failed_run(tmp_path)
 
     assert "no profile 'large'" in result.error.message
     assert len(broker.requests) == 1
+    assert not may_start_later(result)
+
+
+@pytest.mark.parametrize(("code", "later"), [("image_missing", False), ("engine_down", True), ("start_failed", True)])
+async def test_a_refusal_says_whether_the_program_may_start_later(tmp_path, code, later):
+    async with open_broker(tmp_path, follow(refusal=BrokerRefusal(code, "No pair."))) as broker:
+        result = await build_unseen_sandbox(at(broker)).run(REQUEST, refuse)
+
+    assert may_start_later(result) is later
 
 
 async def test_runs_fail_while_the_broker_is_down_and_recover(tmp_path):

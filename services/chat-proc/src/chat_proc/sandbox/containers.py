@@ -11,7 +11,7 @@ import signal
 import ssl
 import struct
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -71,6 +71,10 @@ class BadBrokerAddress(Invalid):
     """BROKER_URL, or a file that goes with it, can't be used."""
 
 
+_PERMANENT: Final[Collection[RefusalCode]] = ("bad_message", "unknown_profile", "image_missing")
+"""Refusals that last until the operator changes something."""
+
+
 class BrokerUnreachable(SupervisorFailed):
     """The broker can't be reached, or the connection broke."""
 
@@ -81,6 +85,7 @@ class BrokerRefused(SupervisorFailed):
     def __init__(self, refusal: BrokerRefusal) -> None:
         super().__init__(f"the broker refused ({refusal.code}): {refusal.message}")
         self.code: RefusalCode = refusal.code
+        self.is_permanent = refusal.code in _PERMANENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,8 @@ def _bad(message: str) -> RunError:
 class UnknownProfile(SupervisorFailed):
     """The operator has no such profile."""
 
+    is_permanent: bool = True
+
 
 class Launcher(Protocol):
     """A way to start supervisors."""
@@ -205,7 +207,9 @@ class SupervisedSandbox:
                 build_failed = build_broken
                 return await self._run_on(supervisor, request, call_tool, stop or asyncio.Event(), network)
         except (OSError, SupervisorFailed) as error:
-            failed = RunError("sandbox_failed", str(error) or type(error).__name__, "sandbox")
+            is_refused = build_failed is build_refused and isinstance(error, SupervisorFailed) and error.is_permanent
+            where = "request" if is_refused else "sandbox"
+            failed = RunError("sandbox_failed", str(error) or type(error).__name__, where)
             result = build_failed(request, self._limits, failed)
             used = network.records if network else ()
             return replace(result, record=replace(result.record, connections=used))

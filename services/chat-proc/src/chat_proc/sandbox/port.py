@@ -85,7 +85,8 @@ class RunArtifact:
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """Why a run is not ok. `where` is `program.py line N`, `program.py`, `outputs`, `request` or `sandbox`.
+    """Why a run is not ok. `where` is `program.py line N`, `program.py`, `outputs`, `request` or `sandbox`. A sandbox
+    that would refuse the same request again is one of `request`.
 
     Codes: program_error, syntax_error, exit_code, killed, timeout, memory_limit, cpu_limit, cancelled,
     missing_output_files, output_rejected, inputs_too_large, bad_request, sandbox_failed.

@@ -195,6 +195,12 @@ def is_refused_by_sandbox(result: RunResult) -> bool:
     return result.exit.by == "not_run" and result.error is not None and result.error.code == "sandbox_failed"
 
 
+def may_start_later(result: RunResult) -> bool:
+    """Whether the program was not run because the sandbox is away or has no room, and not because it can't run this
+    program, such as without its image."""
+    return is_refused_by_sandbox(result) and result.error is not None and result.error.where == "sandbox"
+
+
 def build_broken(request: RunRequest, run_limits: RunLimits, error: RunError) -> RunResult:
     """The envelope of a run whose sandbox was lost."""
     return _build_empty(request, run_limits, error, ProgramExit("sandbox"), f"{_error_line(error)}\n{_HOW_FAR}")

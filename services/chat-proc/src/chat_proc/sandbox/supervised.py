@@ -39,7 +39,9 @@ _TAR_ALLOWANCE_BYTES: Final = MIB
 
 
 class SupervisorFailed(Exception):
-    """The supervisor could not complete the run."""
+    """The supervisor could not complete the run. With `is_permanent`, the same start would fail again."""
+
+    is_permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

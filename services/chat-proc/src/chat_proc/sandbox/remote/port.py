@@ -38,6 +38,8 @@ class EngineNotReady(Unavailable):
 class RunRefused(SupervisorFailed):
     """The engine rejects this run, and would do so again."""
 
+    is_permanent: bool = True
+
 
 @dataclass(frozen=True, slots=True)
 class StartRecord:

@@ -93,7 +93,8 @@ class RemoteRuns:
             late = RunError("sandbox_failed", "The engine did not answer in time.", "sandbox")
             return build_refused(request, limits, late)
         except (Unavailable, RunRefused) as error:
-            return build_refused(request, limits, RunError("sandbox_failed", str(error), "sandbox"))
+            where = "request" if isinstance(error, RunRefused) else "sandbox"
+            return build_refused(request, limits, RunError("sandbox_failed", str(error), where))
         try:
             await row.save_task(task)
         except Unavailable as error:

@@ -11,7 +11,7 @@ from chat_proc.catalog.tool import CallDetached, CallPostponed, ToolCall
 from chat_proc.sandbox.detached.port import CollectedRun, DetachedEngine
 from chat_proc.sandbox.port import RunError, RunNotes, RunRequest, RunResult
 from chat_proc.sandbox.receipts import is_unknown
-from chat_proc.sandbox.results import build_broken, is_refused_by_sandbox
+from chat_proc.sandbox.results import build_broken, may_start_later
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
 from everturn.core.retry import RetryPolicy
@@ -134,7 +134,7 @@ class DetachedCalls:
             ran = await self._start(call, request, engine, starts, age_s, once_within_s=left_s)
         except Unavailable as error:
             raise CallPostponed from error
-        if is_refused_by_sandbox(ran.result):
+        if may_start_later(ran.result):
             raise CallPostponed from Unavailable(ran.result.report_text)
         if is_unknown(ran.result) and starts < MAX_STARTS:
             return await self._restart(call, request, engine, starts + 1, age_s, until_s)
