@@ -424,7 +424,9 @@ async def test_a_result_that_can_never_be_stored_is_reported(bench: Bench, monke
 
 
 @pytest.mark.parametrize("loss", ["unreachable", "deleted", "altered"])
-async def test_a_result_that_can_not_be_read_is_reported_or_made_again(bench: Bench, loss: str) -> None:
+async def test_a_result_that_can_not_be_read_is_reported_or_made_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
     site = Site(bench)
     await site.work()
     bench.keep_snapshot()
@@ -435,11 +437,12 @@ async def test_a_result_that_can_not_be_read_is_reported_or_made_again(bench: Be
     elif loss == "altered":
         bench.objects.stored[key] = b"{}"
     else:
-        bench.objects.down = True
         bench.clock.advance(RUN_TIMEOUT_S + site.engine.allowance_s + WAIT_FOR_RESULT_S)
 
-    await site.work()
-    bench.objects.down = False
+    with monkeypatch.context() as outage:
+        if loss == "unreachable":
+            outage.setattr(bench.objects, "load", fail)
+        await site.work()
     await site.look()
 
     if loss == "deleted":
@@ -447,7 +450,8 @@ async def test_a_result_that_can_not_be_read_is_reported_or_made_again(bench: Be
         assert [result.status for result in results(bench)] == ["ok"]
     else:
         assert [result.status for result in results(bench)] == ["error"]
-        assert "result can't be read" in results(bench)[0].text
+        why = "it failed its integrity check" if loss == "altered" else "the file store does not answer"
+        assert f"Its result can't be read: {why}." in results(bench)[0].text
     await check_end(bench)
 
 

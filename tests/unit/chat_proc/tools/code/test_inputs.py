@@ -8,6 +8,7 @@ from chat_proc.tools.code.inputs import InputLoader, Inputs
 from chat_proc.tools.stored_files import load_local
 from chat_proc.tools.workspace.checkout import PullTool
 from chat_proc.workspace.loading import WorkspaceHistory
+from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
 from everturn.files.model import ArtifactKind
 from everturn_testing.files.stored_files import OWNER
@@ -128,6 +129,18 @@ async def test_an_unavailable_file_is_left_out_with_the_reason(load, timeline) -
 
     assert loaded.files == {}
     assert {path for path, _ in loaded.left_out} == {deep.path, gone.path}
+
+
+async def test_the_model_reads_no_address_of_a_store_that_fails(load, timeline, objects, monkeypatch) -> None:
+    produce(timeline, objects, 5)
+
+    async def refuse(*_: object, **__: object) -> bytes:
+        raise Unavailable('S3: Could not connect to the endpoint URL: "http://minio.internal:9000/runs"')
+
+    monkeypatch.setattr(objects, "load", refuse)
+    loaded = await load(timeline, "")
+
+    assert loaded.left_out == (("turn_2/outputs/f0.bin", "the file store does not answer"),)
 
 
 def test_a_long_list_of_what_is_missing_is_cut() -> None:

@@ -12,6 +12,7 @@ from chat_proc.sandbox.detached.port import CollectedRun, DetachedEngine
 from chat_proc.sandbox.port import RunError, RunNotes, RunRequest, RunResult
 from chat_proc.sandbox.receipts import is_unknown
 from chat_proc.sandbox.results import build_broken, may_start_later
+from chat_proc.tools.code.inputs import describe_failure
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
 from everturn.core.retry import RetryPolicy
@@ -171,7 +172,10 @@ class DetachedCalls:
         except (Unavailable, TimeoutError) as error:
             if may_wait and not isinstance(error, AlteredObject):
                 raise CallPostponed from error
-            why = f"Its result can't be read: {str(error) or 'the file store does not answer.'}"
+            _log.warning(
+                "Could not read the result of a run", run_id=run.run_id, error=str(error) or "no answer in time"
+            )
+            why = f"Its result can't be read: {describe_failure(error)}."
             return CollectedRun(_fail(request, limits, "sandbox_failed", why), request.notes)
 
 

@@ -5,6 +5,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from chat_proc.catalog.tool import ToolContext
 from chat_proc.workspace.loading import WorkspaceHistory, pulled_file
 from chat_proc.workspace.local import LocalFile, Workspace, turn_target
@@ -14,6 +16,8 @@ from everturn.execution.messages import check_relative_path
 from everturn.files.objects import AlteredObject, Objects
 from everturn.skills.model import SkillFile
 from everturn.timeline.inert import escape_line
+
+_log = structlog.get_logger(__name__)
 
 MAX_INPUT_BYTES = 48 * 1024 * 1024
 """Leaves the program a quarter of the sandbox's 64 MB work folder for its own files."""
@@ -102,7 +106,8 @@ class InputLoader:
                 except EverturnError as error:
                     if needs_all and isinstance(error, Unavailable) and not isinstance(error, AlteredObject):
                         raise
-                    reason = str(error)
+                    _log.warning("Could not load an input of a program", path=file.path, error=str(error))
+                    reason = describe_failure(error)
             if reason:
                 left_out.append((file.path, reason))
         return files, tuple(left_out)
@@ -112,6 +117,15 @@ class InputLoader:
         if isinstance(artifact, SkillFile):
             return artifact.data
         return await self._objects.load(artifact.object_key, max_bytes=artifact.size)
+
+
+def describe_failure(error: Exception) -> str:
+    """Why a stored file can't be read, for the model. The text of a store that fails names places of the operator."""
+    if isinstance(error, AlteredObject):
+        return "it failed its integrity check"
+    if isinstance(error, Unavailable | TimeoutError):
+        return "the file store does not answer"
+    return str(error)
 
 
 def _refusal(file: LocalFile, bytes_left: int, count: int) -> str:
