@@ -1514,6 +1514,7 @@ class WatchedEngine:
             return {run.run_id: RunEnd("finished") for run in asked}
 
         async def discard(_: WatchedRun) -> None:
+            self.bench.clock.advance(hold_s / 3)
             await asyncio.Event().wait()
 
         for place, method in (
