@@ -67,6 +67,8 @@ class HeldSandbox:
     def __init__(self) -> None:
         self.end = asyncio.Event()
         self.breaks = False
+        self.refuses = False
+        """Whether it says late that it has no room."""
         self.away = False
         self.begun: list[str] = []
         self.cancelled: list[str] = []
@@ -86,6 +88,8 @@ class HeldSandbox:
         finally:
             for wait in waits:
                 wait.cancel()
+        if self.refuses:
+            return build_refused(request, RunLimits(), RunError("sandbox_failed", "The broker is busy.", "sandbox"))
         if self.breaks:
             return build_broken(request, RunLimits(), RunError("sandbox_failed", "The broker has ended.", "sandbox"))
         file = RunArtifact("outputs/a.txt", "", "external", 3, "", b"\xff\x00!")
@@ -1596,3 +1600,22 @@ async def test_an_outage_of_the_database_is_no_failure_of_runs(bench: Bench, mon
     await site.look()
 
     assert DETACHED_RUNS_FAILED._value.get() == before
+
+
+async def test_a_sandbox_that_has_no_room_after_a_while_is_asked_again(bench: Bench) -> None:
+    site = Site(bench)
+    site.sandbox.refuses = True
+    await site.work()
+    bench.keep_snapshot()
+    await site.end()
+    site.sandbox.refuses = False
+    site.sandbox.end.clear()
+
+    await site.work()
+    await site.end()
+    await site.work()
+    await site.look()
+
+    assert len(site.sandbox.begun) == 2
+    assert [result.status for result in results(bench)] == ["ok"]
+    await check_end(bench)

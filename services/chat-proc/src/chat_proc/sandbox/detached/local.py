@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from chat_proc.sandbox.detached.port import CollectedRun, FindKnown, RunEnd, RunRow
 from chat_proc.sandbox.port import RunArtifact, RunNotes, RunRequest, RunResult, Sandbox, SandboxUnavailable
 from chat_proc.sandbox.receipts import is_unknown
+from chat_proc.sandbox.results import may_start_later
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.ids import ConversationId
@@ -131,11 +132,11 @@ class LocalRuns:
         self, request: RunRequest, running: asyncio.Task[RunResult], conversation_id: ConversationId
     ) -> None:
         """Wait for the program and store its result. A failure of our own loses this run alone, and so does the loss of
-        its sandbox, such as by a broker that is restarted."""
+        its sandbox, such as by a broker that is restarted, or one that was busy for too long."""
         end = RunEnd("lost", "Its sandbox failed.")
         with guarded("detached_run_end"):
             result = await running
-            if is_unknown(result):
+            if is_unknown(result) or may_start_later(result):
                 end = RunEnd("lost", result.error.message if result.error else "")
             else:
                 data, digest = await asyncio.to_thread(_encode, result, request.notes)

@@ -222,7 +222,13 @@ class EcsEngine:
             if code_of(error) != "ResourceExistsException":
                 raise
             # An earlier start has stored it; its URLs expire earlier.
-            self._secrets.put_secret_value(SecretId=name, SecretString=order)
+            try:
+                self._secrets.put_secret_value(SecretId=name, SecretString=order)
+            except ClientError as full:
+                if code_of(full) != "LimitExceededException":
+                    raise
+                # Each worker puts versions of its own. What an earlier start has stored can still be read.
+                _log.warning("The secret of a run has too many versions", secret=name)
 
     def _note_stored(self, run_id: str, now_s: float) -> None:
         with self._noting:

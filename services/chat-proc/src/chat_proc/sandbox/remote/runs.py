@@ -83,7 +83,9 @@ class RemoteRuns:
             return prepared
         if not await row.save_start(allowance_s=prepared.allowance_s):
             many = f"This person already has {MAX_OF_PERSON} detached runs. Wait for one to end, or stop one."
-            return build_refused(request, limits, RunError("sandbox_failed", many, "request"))
+            # One that was lost had its place, so it waits for another.
+            where = "request" if once_within_s is None else "sandbox"
+            return build_refused(request, limits, RunError("sandbox_failed", many, where))
         starting, limit_s = (self._starting, START_S) if once_within_s is None else (RetryPolicy(()), once_within_s)
         try:
             async with asyncio.timeout(limit_s):
