@@ -112,7 +112,7 @@ def test_a_step_that_fails_fails_the_run_and_the_others_still_run(machine: Build
 
     assert done.returncode == 1
     assert "the reason" in done.stdout
-    assert {call.split()[1] for call in machine.load_calls()} == {"setup", "coding-agents", "images", "check", "test"}
+    assert {call.split()[1] for call in machine.load_calls()} == {"setup", "images", "check", "test"}
 
 
 def test_a_run_over_its_limit_reports_what_ended_and_did_not_start(machine: BuildMachine):
