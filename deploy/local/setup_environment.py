@@ -100,7 +100,10 @@ def check_environments() -> int:
         VENV: {"libraries": build_environment_digest()},
         SANDBOX: {"libraries": build_sandbox_digest(), "sources": build_sources_digest()},
     }
-    stale = [folder.name for folder, stamp in wanted.items() if load_stamp(folder) != stamp]
+    found = {folder: load_stamp(folder) for folder in wanted}
+    stale = [
+        folder.name for folder, stamp in wanted.items() if {name: found[folder].get(name) for name in stamp} != stamp
+    ]
     print(f"out of date: {', '.join(stale)}" if stale else "environments match the locks and sources")
     return 1 if stale else 0
 

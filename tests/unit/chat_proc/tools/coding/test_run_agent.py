@@ -1,6 +1,7 @@
 """Turns that give a task to a coding agent, whose driver these tests play: what it may send, and what becomes of it."""
 
 import asyncio
+import gzip
 import io
 import json
 import tarfile
@@ -438,6 +439,20 @@ BAD_STATES = [
 ]
 
 
+def pack_holes() -> bytes:
+    """A file of 100 MB in a block."""
+    member = tarfile.TarInfo("changed/large.bin")
+    member.type = tarfile.GNUTYPE_SPARSE
+    block = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    block[483:495] = b"%011o\0" % 100_000_000
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block) + pack({"state.json": b"[]"})
+
+
+BAD_STATES += [gzip.compress(pack({"state.json": b"{}", "changed/a": bytes(50_000_000)})), pack_holes()]
+
+
 @pytest.mark.parametrize("bad", BAD_STATES)
 async def test_a_damaged_state_costs_only_the_changes(bad: bytes) -> None:
     async def play(driver: Driver) -> None:
@@ -531,3 +546,20 @@ async def test_what_an_agent_says_of_an_imported_project_is_text_of_third_partie
     await team.work()
 
     assert [result.untrusted for result in team.results] == [False, imported]
+
+
+async def test_arguments_of_any_size_are_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = {"text": "x" * 100_000, "raw": b"\xff\x00", "list": [{"a": "y" * 400}] * 1_000}
+
+    async def play(driver: Driver) -> None:
+        await driver.report({**began(1), "input": large}, ended(1))
+        assert (await driver.save({"a.py": b"x"})).ok
+        await driver.report(finish())
+
+    team = Team(play=play)
+    await team.bench.say("The test fails.")
+    await team.work()
+
+    key = team.results[0].data["code_agent"]["state"]  # type: ignore[index]
+    assert len(team.bench.objects.stored[key]) < 40_000
+    assert list(team.files) == ["a.py"]

@@ -1,10 +1,11 @@
 """What a coding agent does, as steps of its turn: each call of its own is shown while it runs, and recorded after."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from chat_proc.catalog.tool import Record, ToolCall
 from chat_proc.sandbox.results import clean_text
@@ -19,7 +20,8 @@ from everturn.timeline.blocks import BlockDraft, BlockType, ToolCallBody, ToolRe
 
 MAX_STEPS: Final = 500
 """Calls of one run that are recorded. What the agent does beyond that shows in its files and its answer only."""
-MAX_LOGGED: Final = 3 * MAX_STEPS
+MAX_INPUT_CHARS: Final = 8_000
+"""Of the arguments of one call, as JSON."""
 MAX_RESULT_CHARS: Final = 4_000
 MAX_DIFF_CHARS: Final = 20_000
 MAX_ANSWER_CHARS: Final = 100_000
@@ -29,6 +31,13 @@ _TOOL: Final = r"^[A-Za-z][A-Za-z0-9_.:-]{0,99}$"
 
 Text = Annotated[str, Field(max_length=20_000)]
 Id = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _shorten(given: dict[str, Any]) -> dict[str, Any]:
+    """JSON of bounded size, whatever a process of the sandbox sends."""
+    bounded = bound_arguments(given)
+    text = json.dumps(bounded, ensure_ascii=False)
+    return bounded if len(text) <= MAX_INPUT_CHARS else {"shortened": text[:MAX_INPUT_CHARS]}
 
 
 class _Event(BaseModel):
@@ -50,7 +59,7 @@ class CallBegan(_Event):
     kind: Literal["began"]
     id: Id
     tool: str = Field(pattern=_TOOL)
-    input: dict[str, Any]
+    input: Annotated[dict[str, Any], AfterValidator(_shorten)]
     parent: str = Field(default="", max_length=200)
 
 
@@ -149,8 +158,6 @@ class AgentView:
     def show(self, events: Sequence[Event]) -> None:
         """Events in their order."""
         for event in events:
-            if not isinstance(event, Said | CallEnded | Ended) and len(self.log) < MAX_LOGGED:
-                self.log.append(event)
             match event:
                 case Said(kind="text", text=text):
                     self._say(text)
@@ -165,6 +172,7 @@ class AgentView:
                     self._show_plan()
                 case Noticed(kind="notice", text=text) if len(self.notices) < MAX_NOTICES:
                     self.notices.append(clean_text(text))
+                    self.log.append(event)
                 case Noticed():
                     """Lines of the agent's own log."""
                 case Ended(kind="ended", text=text):
@@ -228,6 +236,7 @@ class AgentView:
         cut_off = ToolResultBody(
             tool_id=body.tool_id, status="cancelled", text="The agent ended before this call.", parent=body.parent
         )
+        self.log.append(event)
         self._made[event.id] = _Made(call_id, body, step, self.monotonic(), cut_off)
         context.live.emit(build_step_event(step))
 
@@ -243,8 +252,8 @@ class AgentView:
             data=_describe_diff(event.diff),
             parent=made.body.parent,
         )
-        if len(self.log) < MAX_LOGGED:
-            self.log.append(event.model_copy(update={"duration_ms": made.result.duration_ms}))
+        kept = {"text": made.result.text, "duration_ms": made.result.duration_ms}
+        self.log.append(event.model_copy(update=kept))
         self._show_end(made)
 
     def _show_end(self, made: _Made) -> None:

@@ -6,7 +6,7 @@ import json
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -68,7 +68,7 @@ class AgentChanges:
 def read_changes(data: bytes) -> AgentChanges:
     """The changes in a state. Takes about a second for the largest one. Raises Invalid if it is damaged."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             return _read(archive)
     except (tarfile.TarError, ValueError, KeyError, OSError, ValidationError, RecursionError, EOFError) as error:
         raise Invalid("The state of the coding agent can't be read.") from error
@@ -81,7 +81,7 @@ def _read(archive: tarfile.TarFile) -> AgentChanges:
     for count, member in enumerate(archive):
         if count > _MAX_MEMBERS:
             raise Invalid("The state of the coding agent has too many files.")
-        body = archive.extractfile(member) if member.isreg() else None
+        body = _open_member(archive, member)
         if body is None:
             continue
         if member.name == _ABOUT:
@@ -101,6 +101,11 @@ def _read(archive: tarfile.TarFile) -> AgentChanges:
     return AgentChanges(about.session, written, deleted, tuple(refused))
 
 
+def _open_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes] | None:
+    """A file that has no more bytes than the archive stores: one with holes could be of any size."""
+    return archive.extractfile(member) if member.isreg() and not member.issparse() else None
+
+
 def _parse(data: bytes) -> Any:
     return json.loads(data)
 
@@ -118,11 +123,11 @@ def keep_home(data: bytes) -> bytes:
     sink = io.BytesIO()
     try:
         with (
-            tarfile.open(fileobj=io.BytesIO(data)) as archive,
+            tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive,
             tarfile.open(fileobj=sink, mode="w", format=tarfile.PAX_FORMAT) as kept,
         ):
             for count, member in enumerate(archive):
-                body = archive.extractfile(member) if member.isreg() else None
+                body = _open_member(archive, member)
                 if body is None or count > _MAX_MEMBERS or member.name.startswith(_CHANGED):
                     continue
                 if member.name == _ABOUT:

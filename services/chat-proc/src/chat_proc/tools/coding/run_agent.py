@@ -23,6 +23,7 @@ from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_FILE_BYTES
 from chat_proc.workspace.project import load_project
 from everturn.core.errors import EverturnError, Invalid
+from everturn.execution.destinations import MODEL_HOST
 from everturn.execution.messages import MIB, Capability, GatewayCall, ToolGrant, ToolReply
 from everturn.execution.profiles import ExecutionProfile
 from everturn.files.model import Artifact, ArtifactKind
@@ -216,8 +217,9 @@ class RunAgentTool:
             artifacts=artifacts,
             records=view.build_records(),
             data={"code_agent": data},
-            # The authors of imported files may have written them for this agent.
-            untrusted=any(read_origin(artifact.description) for artifact in given.values()),
+            # The authors of imported files may have written them for this agent, and so may those of a page.
+            untrusted=any(read_origin(artifact.description) for artifact in given.values())
+            or any(used.opened and used.host != MODEL_HOST for used in result.record.connections),
         )
 
     async def _store(

@@ -90,10 +90,10 @@ class State:
         chosen, size = list[str](), 0
         found = sorted(_walk(self._home, _NOT_OF_HOME), key=lambda path: -_find_time(self._home / path))
         for path in found:
-            size += _find_size(self._home / path)
-            if size > MAX_HOME_BYTES:
-                break
-            chosen.append(path)
+            amount = _find_size(self._home / path)
+            if size + amount <= MAX_HOME_BYTES:
+                size += amount
+                chosen.append(path)
         return sorted(chosen)
 
     def _build(self, about: dict[str, object], changed: list[str], home: list[str]) -> bytes:
